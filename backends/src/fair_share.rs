@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 /// one. Clones share the places.
 #[derive(Clone, Debug)]
 pub struct FairShare {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ShareState>>,
     limits: ShareLimits,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for FullQueue {
 }
 
 #[derive(Debug)]
-struct State {
+struct ShareState {
     free: usize,
     /// Owners who wait, whose turn is next at the front.
     owners: VecDeque<(String, VecDeque<oneshot::Sender<Place>>)>,
@@ -68,7 +68,7 @@ pub struct Place {
 impl FairShare {
     /// Places that nobody has taken.
     pub fn new(limits: ShareLimits) -> Self {
-        let state = State { free: limits.places, owners: VecDeque::new() };
+        let state = ShareState { free: limits.places, owners: VecDeque::new() };
         Self { state: Arc::new(Mutex::new(state)), limits }
     }
 
@@ -129,12 +129,12 @@ impl FairShare {
         place.share = None;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ShareState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ShareState {
     fn remove_closed(&mut self) {
         self.owners.iter_mut().for_each(|(_, queue)| queue.retain(|sender| !sender.is_closed()));
         self.owners.retain(|(_, queue)| !queue.is_empty());

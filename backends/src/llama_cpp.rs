@@ -129,7 +129,7 @@ struct LlamaCppReader {
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct LlamaCppEvent {
     tokens: Option<Vec<i64>>,
     #[serde(default)]
     stop: bool,
@@ -164,7 +164,7 @@ struct Probability {
 
 impl ReadEvent for LlamaCppReader {
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        let event: Event =
+        let event: LlamaCppEvent =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         if let Some(error) = event.error {
             return Err(fault_of_error(&error));
@@ -207,7 +207,7 @@ impl ReadEvent for LlamaCppReader {
 }
 
 /// Fails where more tokens were sampled than this event and those before it have reported.
-fn check_token_count(event: &Event, reported: usize) -> Result<(), AnswerFault> {
+fn check_token_count(event: &LlamaCppEvent, reported: usize) -> Result<(), AnswerFault> {
     match event.tokens_predicted {
         Some(sampled) if sampled != reported => Err(AnswerFault::TokensUnreported { sampled, reported }),
         _ => Ok(()),
@@ -215,7 +215,7 @@ fn check_token_count(event: &Event, reported: usize) -> Result<(), AnswerFault> 
 }
 
 /// Why an answer ended.
-fn end(event: &Event) -> Result<SamplingEnd, AnswerFault> {
+fn end(event: &LlamaCppEvent) -> Result<SamplingEnd, AnswerFault> {
     match event.stop_type.as_deref() {
         Some("eos") => Ok(SamplingEnd::StopToken),
         Some("limit") => Ok(SamplingEnd::Length),

@@ -64,12 +64,18 @@ pub async fn bench_dashboard(arguments: DashboardArguments) -> Result<()> {
         ("all runs", "/ui/data/runs".to_owned()),
     ] {
         let (one, other) = compared(&client, (&small.0, &path), (&large.0, &path)).await?;
-        rows.push(Row::of(what, "10,000 generations", one, &format!("{} generations", arguments.generations), other));
+        rows.push(PageRow::of(
+            what,
+            "10,000 generations",
+            one,
+            &format!("{} generations", arguments.generations),
+            other,
+        ));
     }
     let path = |rollout: &str| format!("/ui/data/rollouts/{rollout}/tokens");
     let (short, long) = (path(&small.1.short), path(&small.1.long));
     let (one, other) = compared(&client, (&small.0, &short), (&small.0, &long)).await?;
-    rows.push(Row::of("tokens of a rollout", "6,400 tokens", one, "64,000 tokens", other));
+    rows.push(PageRow::of("tokens of a rollout", "6,400 tokens", one, "64,000 tokens", other));
     let bytes = client.get(format!("{}{long}", small.0.url)).send().await?.error_for_status()?.bytes().await?.len();
     let followed = followed(&client, &small, arguments.pages).await?;
     report(&rows, bytes as f64 / (10 * TOKENS) as f64, &followed, &arguments);
@@ -234,13 +240,13 @@ async fn steps(client: &Client, server: &Server, next: &mut u64) -> Result<f64> 
     Ok(1000.0 * (server.cpu_seconds()? - before) / STEPS as f64)
 }
 
-struct Row {
+struct PageRow {
     what: String,
     sizes: [String; 2],
     milliseconds: [f64; 2],
 }
 
-impl Row {
+impl PageRow {
     fn of(what: &str, one: &str, cost: f64, other: &str, cost_of_other: f64) -> Self {
         let sizes = [one, other].map(str::to_owned);
         Self { what: what.to_owned(), sizes, milliseconds: [cost, cost_of_other] }
@@ -251,7 +257,7 @@ impl Row {
     }
 }
 
-fn report(rows: &[Row], bytes: f64, followed: &Followed, arguments: &DashboardArguments) {
+fn report(rows: &[PageRow], bytes: f64, followed: &Followed, arguments: &DashboardArguments) {
     let Followed { without, with, reached } = followed;
     if arguments.json {
         for row in rows {

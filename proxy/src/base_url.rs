@@ -4,15 +4,15 @@
 use axum::http::{HeaderMap, Uri, header};
 
 /// What clients call below the base URL that their users set.
-const CALLS: [Call; 8] = [
-    Call { words: &["chat", "completions"], below: Below::Version },
-    Call { words: &["completions"], below: Below::Version },
-    Call { words: &["embeddings"], below: Below::Version },
-    Call { words: &["responses"], below: Below::Version },
-    Call { words: &["messages"], below: Below::Root },
-    Call { words: &["inference", "v1", "generate"], below: Below::Root },
-    Call { words: &["tokenize"], below: Below::Root },
-    Call { words: &["detokenize"], below: Below::Root },
+const CALLS: [KnownCall; 8] = [
+    KnownCall { words: &["chat", "completions"], below: Below::Version },
+    KnownCall { words: &["completions"], below: Below::Version },
+    KnownCall { words: &["embeddings"], below: Below::Version },
+    KnownCall { words: &["responses"], below: Below::Version },
+    KnownCall { words: &["messages"], below: Below::Root },
+    KnownCall { words: &["inference", "v1", "generate"], below: Below::Root },
+    KnownCall { words: &["tokenize"], below: Below::Root },
+    KnownCall { words: &["detokenize"], below: Below::Root },
 ];
 
 /// How a client makes the call that it meant.
@@ -24,7 +24,7 @@ pub(crate) enum RightCall {
     Path(String),
 }
 
-struct Call {
+struct KnownCall {
     words: &'static [&'static str],
     below: Below,
 }
@@ -58,7 +58,7 @@ pub(crate) fn without_last_slash(path: &str) -> Option<&str> {
     let words: Vec<&str> = right.split('/').skip(1).collect();
     let rest = &words[attributed_base(&words).length..];
     let called = rest.strip_prefix(&["v1"]);
-    let is_call = |call: &Call| match call.below {
+    let is_call = |call: &KnownCall| match call.below {
         Below::Version => called == Some(call.words),
         Below::Root => called == Some(call.words) || rest == call.words,
     };

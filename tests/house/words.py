@@ -6,7 +6,7 @@
 
 The code is Rust, Python, TypeScript and JavaScript. A name is the name of a module, a type, a function, a field or a
 variable, or one that a format string holds. Comments and texts may have these words, and so may the names of test functions,
-which are sentences.
+which are sentences. It finds too a type of Rust whose name is a bare word that another type of its crate has.
 """
 
 import collections
@@ -42,6 +42,9 @@ INSTEAD = {
     "orders": "commands",
     "wishes": "preferences or hints",
 }
+
+# Names of types that are to have a noun in front, unless the crate has no other of them.
+BARE = ("State", "Call", "Row", "Part", "Answer", "Reply", "Event")
 
 # Names that may have such a word, each with its reason.
 ALLOWED = {
@@ -140,6 +143,27 @@ def names(path, text):
     return [(line, name) for line, name in read(text) if word_of(name) and name not in ALLOWED_KEYS.get(path, {})]
 
 
+TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|union|trait|type)\s+(\w+)", re.MULTILINE)
+
+
+def bare_types(files):
+    """The types whose bare name an earlier type of their crate has, of pairs of a path and its text.
+
+    >>> rows = [("a/src/x.rs", "\\nstruct Row;"), ("b/src/x.rs", "pub(super) enum Row {"), ("a/tests/y.rs", "type Row = u8;")]
+    >>> list(bare_types(rows)), list(bare_types(rows[:2]))
+    ([('a/tests/y.rs', 1, 'Row')], [])
+    """
+    known = set()
+    for path, text in files:
+        for found in TYPE.finditer(text):
+            if found[1] not in BARE:
+                continue
+            name = (path.split("/")[0], found[1])
+            if name in known:
+                yield path, text.count("\n", 0, found.start(1)) + 1, found[1]
+            known.add(name)
+
+
 def file_name(path):
     """The name of a file without what it ends in, if it has such a word.
 
@@ -161,13 +185,17 @@ def main():
             found.append((file, 1, file_name(file)))
         if file.rsplit(".", 1)[-1] in READERS:
             found += [(file, line, name) for line, name in names(file, (HOUSE / file).read_text())]
+    found += bare_types((file, (HOUSE / file).read_text()) for file in files if file.endswith(".rs"))
     if "--check" not in sys.argv:
         for folder, number in collections.Counter(file.split("/")[0] for file, _, _ in found).most_common():
             print(f"{number:6} {folder}")
         return 0
     for file, line, name in found:
         word = word_of(name)
-        print(f"{file}:{line}: `{name}` has `{word}`; write {INSTEAD[word]}")
+        if word:
+            print(f"{file}:{line}: `{name}` has `{word}`; write {INSTEAD[word]}")
+        else:
+            print(f"{file}:{line}: another type of this crate is a `{name}`; write what it is of before it, as in `Run{name}`")
     return 1 if found else 0
 
 

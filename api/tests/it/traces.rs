@@ -57,19 +57,19 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-struct Answer {
+struct TraceAnswer {
     status: StatusCode,
     content_type: String,
     body: Vec<u8>,
 }
 
-async fn post(api: &Api, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+async fn post(api: &Api, headers: &[(&str, &str)], body: impl Into<Body>) -> TraceAnswer {
     let mut request = Request::builder().method("POST").uri("/v1/traces");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let response = api.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
-    Answer {
+    TraceAnswer {
         status: response.status(),
         content_type: response.headers()["content-type"].to_str().unwrap().to_owned(),
         body: response.into_body().collect().await.unwrap().to_bytes().to_vec(),

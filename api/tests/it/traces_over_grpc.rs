@@ -22,14 +22,14 @@ fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
     [&[flag][..], &length, message].concat()
 }
 
-struct Answer {
+struct GrpcAnswer {
     status: StatusCode,
     head: HeaderMap,
     body: Bytes,
     trailers: Option<HeaderMap>,
 }
 
-impl Answer {
+impl GrpcAnswer {
     /// The code and text of a call that failed: nothing but its head is sent.
     fn failure(&self) -> (u8, &str) {
         assert_eq!((self.status, self.body.len(), &self.trailers), (StatusCode::OK, 0, &None));
@@ -49,7 +49,7 @@ impl Answer {
     }
 }
 
-async fn call(api: &Api, version: Version, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+async fn call(api: &Api, version: Version, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> GrpcAnswer {
     let mut request = Request::builder().method("POST").version(version).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -58,10 +58,10 @@ async fn call(api: &Api, version: Version, path: &str, headers: &[(&str, &str)],
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap();
     let trailers = body.trailers().cloned();
-    Answer { status: parts.status, head: parts.headers, body: body.to_bytes(), trailers }
+    GrpcAnswer { status: parts.status, head: parts.headers, body: body.to_bytes(), trailers }
 }
 
-async fn exported(api: &Api, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+async fn exported(api: &Api, headers: &[(&str, &str)], body: impl Into<Body>) -> GrpcAnswer {
     call(api, Version::HTTP_2, EXPORT, headers, body).await
 }
 
@@ -155,7 +155,7 @@ async fn what_cannot_be_read_is_refused_with_a_code_and_a_reason() {
 #[tokio::test]
 async fn a_request_that_is_no_call_of_grpc_is_told_how_to_make_one() {
     let api = Api::new().await;
-    let status_and_body = |answer: &Answer| {
+    let status_and_body = |answer: &GrpcAnswer| {
         let status_and_body: Value = serde_json::from_slice(&answer.body).unwrap();
         (answer.status.as_u16(), status_and_body)
     };

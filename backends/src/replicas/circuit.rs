@@ -7,14 +7,14 @@ use crate::telemetry::{CircuitGauges, CircuitState};
 /// Whether a host is worth asking: open after failures one after another, tried once after a while, closed by success.
 #[derive(Debug)]
 pub(super) struct Circuit {
-    state: State,
+    state: CircuitPhase,
     failures_to_open: u32,
     reopen_after: Duration,
     gauges: CircuitGauges,
 }
 
 #[derive(Debug, PartialEq)]
-enum State {
+enum CircuitPhase {
     Closed {
         failures: u32,
     },
@@ -27,14 +27,14 @@ enum State {
 
 impl Circuit {
     pub(super) fn new(failures_to_open: u32, reopen_after: Duration, gauges: CircuitGauges) -> Self {
-        Self { state: State::Closed { failures: 0 }, failures_to_open, reopen_after, gauges }
+        Self { state: CircuitPhase::Closed { failures: 0 }, failures_to_open, reopen_after, gauges }
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: CircuitPhase) {
         self.gauges.show(Some(match state {
-            State::Closed { .. } => CircuitState::Closed,
-            State::Open { .. } => CircuitState::Open,
-            State::Probing => CircuitState::Probing,
+            CircuitPhase::Closed { .. } => CircuitState::Closed,
+            CircuitPhase::Open { .. } => CircuitState::Open,
+            CircuitPhase::Probing => CircuitState::Probing,
         }));
         self.state = state;
     }
@@ -42,54 +42,54 @@ impl Circuit {
     /// Whether a request may go there now.
     pub(super) fn admits(&self, now: Instant) -> bool {
         match self.state {
-            State::Closed { .. } => true,
-            State::Open { since } => now.duration_since(since) >= self.reopen_after,
-            State::Probing => false,
+            CircuitPhase::Closed { .. } => true,
+            CircuitPhase::Open { since } => now.duration_since(since) >= self.reopen_after,
+            CircuitPhase::Probing => false,
         }
     }
 
     /// Whether nothing is wrong there, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed { .. })
+        matches!(self.state, CircuitPhase::Closed { .. })
     }
 
     /// A request goes there, whether or not it is admitted: the last resort may be a host that is given up.
     pub(super) fn begin(&mut self) {
-        if let State::Open { .. } = self.state {
-            self.enter(State::Probing);
+        if let CircuitPhase::Open { .. } = self.state {
+            self.enter(CircuitPhase::Probing);
         }
     }
 
     pub(super) fn succeeded(&mut self) {
-        self.enter(State::Closed { failures: 0 });
+        self.enter(CircuitPhase::Closed { failures: 0 });
     }
 
     pub(super) fn failed(&mut self, now: Instant) {
         self.enter(match self.state {
-            State::Closed { failures } if failures + 1 < self.failures_to_open => {
-                State::Closed { failures: failures + 1 }
+            CircuitPhase::Closed { failures } if failures + 1 < self.failures_to_open => {
+                CircuitPhase::Closed { failures: failures + 1 }
             }
-            _ => State::Open { since: now },
+            _ => CircuitPhase::Open { since: now },
         });
     }
 
     /// A request's outcome is unknown: the caller has left.
     pub(super) fn abandoned(&mut self, now: Instant) {
-        if self.state == State::Probing {
+        if self.state == CircuitPhase::Probing {
             // Another may see at once.
-            self.enter(State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });
+            self.enter(CircuitPhase::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });
         }
     }
 
     /// The host does not answer health checks.
     pub(super) fn is_down(&mut self, now: Instant) {
-        self.enter(State::Open { since: now });
+        self.enter(CircuitPhase::Open { since: now });
     }
 
     /// The host answers health checks: what was given up may be tried at once.
     pub(super) fn is_up(&mut self, now: Instant) {
-        if let State::Open { .. } = self.state {
-            self.enter(State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });
+        if let CircuitPhase::Open { .. } = self.state {
+            self.enter(CircuitPhase::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct SglangReader {
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct SglangEvent {
     output_ids: Option<Vec<i64>>,
     meta_info: Option<MetaInfo>,
     error: Option<Value>,
@@ -60,7 +60,7 @@ struct Logprob(Option<f64>, i64, #[allow(dead_code)] Option<String>);
 
 impl ReadEvent for SglangReader {
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        let event: Event = event_of(data)?;
+        let event: SglangEvent = event_of(data)?;
         if let Some(error) = event.error {
             let is_first = tokens_so_far == 0 && event.meta_info.is_none();
             return Err(match fault_of_error(&error) {

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-use super::event::{Event, stop_reason};
+use super::event::{VllmEvent, stop_reason};
 use crate::AnswerFault;
 use crate::remote::answer::{Elements, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
@@ -101,7 +101,7 @@ impl ReadEvent for CompletionReader {
     const SENDS_AFTER_END: bool = true;
 
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        let Event { choice, cached, .. } = Event::<Choice>::read(data)?;
+        let VllmEvent { choice, cached, .. } = VllmEvent::<Choice>::read(data)?;
         let Some(choice) = choice else { return Ok(Piece::of_usage(cached)) };
         let end = stop_reason(choice.finish_reason.as_deref())?;
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;

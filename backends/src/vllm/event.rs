@@ -7,7 +7,7 @@ use crate::remote::http::error_words::fault_of_error;
 use crate::{AnswerFault, SamplingEnd};
 
 /// An event of either route.
-pub(super) struct Event<C> {
+pub(super) struct VllmEvent<C> {
     /// One, or none in an event that tells usage.
     pub(super) choice: Option<C>,
     /// The prompt, where it stands beside the choice.
@@ -27,7 +27,7 @@ struct SentEvent<C> {
     error: Option<Value>,
 }
 
-impl<C> Event<C> {
+impl<C> VllmEvent<C> {
     /// Reads an event that is no error.
     pub(super) fn read<'d>(data: &'d str) -> Result<Self, AnswerFault>
     where

@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-use super::event::{Event, stop_reason};
+use super::event::{VllmEvent, stop_reason};
 use crate::AnswerFault;
 use crate::remote::answer::{Elements, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
@@ -42,7 +42,7 @@ impl ReadEvent for GenerateReader {
     const SENDS_AFTER_END: bool = true;
 
     fn read(&mut self, data: &str, tokens_so_far: usize) -> Result<Option<Piece>, AnswerFault> {
-        let Event { choice, prompt_token_ids: prompt, cached } = Event::<Choice>::read(data)?;
+        let VllmEvent { choice, prompt_token_ids: prompt, cached } = VllmEvent::<Choice>::read(data)?;
         let Some(choice) = choice else { return Ok(Piece::of_usage(cached)) };
         let end = stop_reason(choice.finish_reason.as_deref())?;
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fulgurite_types::WeightsVersion;
 
 use crate::sample_request::sample_request;
-use crate::scripted::{Reply, Request, ScriptedServer, Step, completed};
+use crate::scripted::{Request, ScriptedReply, ScriptedServer, Step, completed};
 use fulgurite_backends::{
     BackendError, Changeover, LlamaCppSampler, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
     SampleRequest, SampleStream, Sampler, SglangSampler, VllmSampler, WeightsSource,
@@ -91,36 +91,38 @@ impl Host {
         self.held.lock().unwrap().insert(Arc::new(Notify::new())).clone()
     }
 
-    fn answer(&self, request: &Request) -> Reply {
+    fn answer(&self, request: &Request) -> ScriptedReply {
         let path = request.path.trim_start_matches('/');
         if path == "health" {
             self.health_checks.fetch_add(1, Ordering::Relaxed);
         }
         if self.failing.lock().unwrap().iter().any(|route| path.starts_with(route)) {
-            return Reply::Json(500, json!({ "error": "out of memory" }));
+            return ScriptedReply::Json(500, json!({ "error": "out of memory" }));
         }
-        let done = || Reply::Json(200, json!({ "success": true }));
+        let done = || ScriptedReply::Json(200, json!({ "success": true }));
         match path {
-            "health" => Reply::Json(200, Value::Null),
+            "health" => ScriptedReply::Json(200, Value::Null),
             "load_lora_adapter" if self.has(&request.body["lora_name"]) => {
                 let message = format!("LoRA with name {} already exists", request.body["lora_name"]);
-                Reply::Json(400, json!({ "success": false, "error_message": message }))
+                ScriptedReply::Json(400, json!({ "success": false, "error_message": message }))
             }
             "v1/models" => self.models(),
-            "inference/v1/generate" => Reply::Json(403, json!({ "error": "no" })),
-            "v1/completions" if request.body == json!({}) => Reply::Json(400, json!({ "error": "empty" })),
+            "inference/v1/generate" => ScriptedReply::Json(403, json!({ "error": "no" })),
+            "v1/completions" if request.body == json!({}) => ScriptedReply::Json(400, json!({ "error": "empty" })),
             "v1/completions" if request.body["top_k"] == 1 => {
-                Reply::Stream(events(vec![completed(&[(3, 0.0)], Some("length"))]))
+                ScriptedReply::Stream(events(vec![completed(&[(3, 0.0)], Some("length"))]))
             }
             "v1/completions" => self.sample(&request.body["model"], completed(&[(9, -0.5)], Some("stop"))),
             "generate" => self.sample(&request.body["lora_path"], self.generated()),
-            "weight_info" | "model_info" => Reply::Json(200, json!({ "weight_version": *self.label.lock().unwrap() })),
-            _ if request.method != "POST" => Reply::Json(404, json!({ "detail": "Not Found" })),
+            "weight_info" | "model_info" => {
+                ScriptedReply::Json(200, json!({ "weight_version": *self.label.lock().unwrap() }))
+            }
+            _ if request.method != "POST" => ScriptedReply::Json(404, json!({ "detail": "Not Found" })),
             _ => {
                 self.requests.lock().unwrap().push(format!("{path} {}", request.body));
                 self.change(path, &request.body);
                 match self.stalled.lock().unwrap().take_if(|_| path == "collective_rpc") {
-                    Some(stalled) => Reply::Raw(vec![
+                    Some(stalled) => ScriptedReply::Raw(vec![
                         Step::Wait(stalled),
                         Step::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_vec()),
                     ]),
@@ -166,19 +168,19 @@ impl Host {
         }
     }
 
-    fn models(&self) -> Reply {
+    fn models(&self) -> ScriptedReply {
         let mut models = vec![json!({ "id": "served", "max_model_len": 64 })];
         models.extend(self.adapters.lock().unwrap().iter().map(|name| json!({ "id": name, "parent": "served" })));
-        Reply::Json(200, json!({ "data": models }))
+        ScriptedReply::Json(200, json!({ "data": models }))
     }
 
-    fn sample(&self, adapter: &Value, event: Value) -> Reply {
+    fn sample(&self, adapter: &Value, event: Value) -> ScriptedReply {
         self.requests.lock().unwrap().push(format!("sample {adapter}"));
         let mut steps = events(vec![event]);
         if let Some(held) = self.held.lock().unwrap().take() {
             steps.insert(0, Step::Wait(held));
         }
-        Reply::Stream(steps)
+        ScriptedReply::Stream(steps)
     }
 
     fn generated(&self) -> Value {
@@ -279,7 +281,7 @@ async fn a_model_that_cannot_be_read_leaves_no_version_behind_and_no_server_paus
 
 #[tokio::test]
 async fn a_server_that_was_not_started_for_it_says_how_it_must_be() {
-    let server = ScriptedServer::start(|_| Reply::Json(404, json!({ "detail": "Not Found" }))).await;
+    let server = ScriptedServer::start(|_| ScriptedReply::Json(404, json!({ "detail": "Not Found" }))).await;
     let sampler = VllmSampler::new(&options(&server.url, Changeover::Drain)).unwrap();
     let error = sampler.load_weights(&model(1)).await.unwrap_err().to_string();
     assert!(error.contains("VLLM_SERVER_DEV_MODE=1"), "{error}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 
 use crate::sample_request::sample_request;
-use crate::scripted::{Reply, ScriptedServer, Step};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 use fulgurite_backends::{
     AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd,
     SglangSampler,
@@ -28,11 +28,11 @@ fn options(url: &str) -> RemoteOptions {
 async fn server(path: &'static str, steps: Vec<Step>) -> ScriptedServer {
     let steps = std::sync::Mutex::new(Some(steps));
     ScriptedServer::start(move |request| match request.path.as_str() {
-        "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
-        "/props" => Reply::Json(200, json!({ "default_generation_settings": { "n_ctx": 64 } })),
-        "/health" => Reply::Json(200, json!({ "status": "ok" })),
-        requested if requested == path => Reply::Stream(steps.lock().unwrap().take().unwrap()),
-        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+        "/v1/models" => ScriptedReply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
+        "/props" => ScriptedReply::Json(200, json!({ "default_generation_settings": { "n_ctx": 64 } })),
+        "/health" => ScriptedReply::Json(200, json!({ "status": "ok" })),
+        requested if requested == path => ScriptedReply::Stream(steps.lock().unwrap().take().unwrap()),
+        _ => ScriptedReply::Json(404, json!({ "detail": "Not Found" })),
     })
     .await
 }
@@ -117,8 +117,8 @@ async fn an_older_sglang_is_not_asked_for_what_its_logprobs_would_not_tell() {
 async fn sglang_that_tells(temperature: bool) -> ScriptedServer {
     let stop = json!({ "type": "stop", "matched": 9 });
     ScriptedServer::start(move |request| match request.path.as_str() {
-        "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
-        "/server_info" => Reply::Json(
+        "/v1/models" => ScriptedReply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
+        "/server_info" => ScriptedReply::Json(
             200,
             json!({ "max_req_input_len": 58, "sampling_mask_max_tokens": 100, "incremental_streaming_output": true,
                     "grammar_backend": "llguidance" }),
@@ -133,9 +133,9 @@ async fn sglang_that_tells(temperature: bool) -> ScriptedServer {
                 event["meta_info"]["output_token_sampling_mask"] = json!([[9, 4]]);
                 event["meta_info"]["output_token_sampling_logprobs"] = json!([-0.25]);
             }
-            Reply::Stream(vec![Step::Event(event)])
+            ScriptedReply::Stream(vec![Step::Event(event)])
         }
-        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+        _ => ScriptedReply::Json(404, json!({ "detail": "Not Found" })),
     })
     .await
 }
@@ -236,15 +236,15 @@ async fn tokens_that_llama_cpp_keeps_to_itself_break_the_answer() {
 #[tokio::test]
 async fn sglang_scores_a_prompt_and_llama_cpp_says_that_it_does_not() {
     let scored = |request: &crate::scripted::Request| match request.path.as_str() {
-        "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
-        "/generate" => Reply::Json(
+        "/v1/models" => ScriptedReply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
+        "/generate" => ScriptedReply::Json(
             200,
             json!({ "text": "", "meta_info": {
                 "input_token_logprobs": [[null, 5, null], [-2.5, 6, null], [-0.25, 7, null]],
                 "input_top_logprobs": [null, [[-0.5, 3, null], [-1.0, 4, null]], [[-0.25, 7, null], [-3.0, 1, null]]],
             } }),
         ),
-        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+        _ => ScriptedReply::Json(404, json!({ "detail": "Not Found" })),
     };
     let server = ScriptedServer::start(scored).await;
     let sampler = SglangSampler::new(&options(&server.url)).unwrap();

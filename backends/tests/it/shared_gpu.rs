@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::sample_request::sample_request;
-use crate::scripted::{Reply, Request, ScriptedServer, Step, completed};
+use crate::scripted::{Request, ScriptedReply, ScriptedServer, Step, completed};
 
 /// What the host and the learner did, in order.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -34,9 +34,9 @@ struct Script {
     lacks_sleep_mode: bool,
 }
 
-fn answer(request: &Request, script: &Script, log: &Log) -> Reply {
+fn answer(request: &Request, script: &Script, log: &Log) -> ScriptedReply {
     let path = request.path.trim_start_matches('/');
-    let stream = |event: Value| Reply::Stream([Step::Event(event)].into_iter().chain(Step::done()).collect());
+    let stream = |event: Value| ScriptedReply::Stream([Step::Event(event)].into_iter().chain(Step::done()).collect());
     let adapters = || {
         let log = log.lock().unwrap();
         let names = log.iter().filter_map(|line| line.strip_prefix("load "));
@@ -46,9 +46,9 @@ fn answer(request: &Request, script: &Script, log: &Log) -> Reply {
         "v1/models" => {
             let mut models = vec![json!({ "id": "served", "max_model_len": 64 })];
             models.extend(adapters());
-            Reply::Json(200, json!({ "data": models }))
+            ScriptedReply::Json(200, json!({ "data": models }))
         }
-        "inference/v1/generate" => Reply::Json(403, json!({})),
+        "inference/v1/generate" => ScriptedReply::Json(403, json!({})),
         "v1/completions" if request.body["top_k"] == 1 => {
             log.lock().unwrap().push("look".into());
             stream(completed(&[(3, 0.0)], Some("length")))
@@ -57,32 +57,32 @@ fn answer(request: &Request, script: &Script, log: &Log) -> Reply {
             log.lock().unwrap().push("sample".into());
             stream(completed(&[(9, -0.5)], Some("stop")))
         }
-        _ if script.lacks_routes => Reply::Json(404, json!({ "detail": "Not Found" })),
-        "is_sleeping" => Reply::Json(200, json!({ "is_sleeping": *script.is_asleep.lock().unwrap() })),
+        _ if script.lacks_routes => ScriptedReply::Json(404, json!({ "detail": "Not Found" })),
+        "is_sleeping" => ScriptedReply::Json(200, json!({ "is_sleeping": *script.is_asleep.lock().unwrap() })),
         "server_info?config_format=json" => {
             let mode = json!({ "enable_sleep_mode": !script.lacks_sleep_mode });
-            Reply::Json(200, json!({ "vllm_config": { "model_config": mode } }))
+            ScriptedReply::Json(200, json!({ "vllm_config": { "model_config": mode } }))
         }
         "sleep?level=1" => {
             log.lock().unwrap().push("sleep".into());
             *script.is_asleep.lock().unwrap() = true;
-            Reply::Json(200, Value::Null)
+            ScriptedReply::Json(200, Value::Null)
         }
         "wake_up" => {
             log.lock().unwrap().push("wake_up".into());
             let mut failing = script.failing.lock().unwrap();
             if *failing > 0 {
                 *failing -= 1;
-                return Reply::Json(500, json!({ "error": "out of memory" }));
+                return ScriptedReply::Json(500, json!({ "error": "out of memory" }));
             }
             *script.is_asleep.lock().unwrap() = false;
-            Reply::Json(200, Value::Null)
+            ScriptedReply::Json(200, Value::Null)
         }
         "v1/load_lora_adapter" => {
             log.lock().unwrap().push(format!("load {}", request.body["lora_name"].as_str().unwrap()));
-            Reply::Json(200, Value::Null)
+            ScriptedReply::Json(200, Value::Null)
         }
-        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+        _ => ScriptedReply::Json(404, json!({ "detail": "Not Found" })),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 
 use crate::sample_request::sample_request;
-use crate::scripted::{Reply, ScriptedServer, Step, Vllm, completed, generated, generated_by};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step, Vllm, completed, generated, generated_by};
 use fulgurite_backends::{
     AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd, VllmSampler,
 };
@@ -65,8 +65,8 @@ fn ids(events: &[SampleEvent]) -> Vec<u32> {
     events.iter().filter_map(id).collect()
 }
 
-fn stream(events: Vec<Value>) -> Reply {
-    Reply::Stream(events.into_iter().map(Step::Event).chain(Step::done()).collect())
+fn stream(events: Vec<Value>) -> ScriptedReply {
+    ScriptedReply::Stream(events.into_iter().map(Step::Event).chain(Step::done()).collect())
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn how_much_of_a_prompt_was_cached_is_said_behind_the_answers_end() {
             (vec![Step::End], None),
             (vec![Step::Close], None),
         ] {
-            vllm.play(Reply::Stream(std::iter::once(Step::Event(answer.clone())).chain(behind).collect()));
+            vllm.play(ScriptedReply::Stream(std::iter::once(Step::Event(answer.clone())).chain(behind).collect()));
             let (events, error) = sampled(&sampler).await;
             assert!(error.is_none(), "{error:?}");
             assert_eq!(ids(&events), [9]);
@@ -213,7 +213,7 @@ async fn every_broken_answer_is_named_after_the_tokens_that_came_whole() {
     let vllm = Vllm::new(false, true);
     let (server, sampler) = sampler(&vllm).await;
     for (index, (steps, is_expected)) in cases.into_iter().enumerate() {
-        vllm.play(Reply::Stream(std::iter::once(good()).chain(steps).collect()));
+        vllm.play(ScriptedReply::Stream(std::iter::once(good()).chain(steps).collect()));
         let (events, error) = sampled(&sampler).await;
         assert_eq!(ids(&events), [3], "case {index}");
         match error {
@@ -229,7 +229,7 @@ async fn events_are_read_however_they_are_cut_and_whatever_ends_their_lines() {
     let bytes = format!(": comment\r\n\r\ndata: {text}\r\n\r\n").into_bytes();
     let vllm = Vllm::new(false, true);
     let (_server, sampler) = sampler(&vllm).await;
-    vllm.play(Reply::Stream(bytes.iter().map(|&byte| Step::Bytes(vec![byte])).chain([Step::End]).collect()));
+    vllm.play(ScriptedReply::Stream(bytes.iter().map(|&byte| Step::Bytes(vec![byte])).chain([Step::End]).collect()));
     let (events, error) = sampled(&sampler).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(ids(&events), [3, 9]);
@@ -238,9 +238,9 @@ async fn events_are_read_however_they_are_cut_and_whatever_ends_their_lines() {
 #[tokio::test]
 async fn refusals_say_whose_fault_they_are() {
     let html = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\n\r\n<html".to_vec();
-    let replies: Vec<(Reply, Expected<BackendError>)> = vec![
+    let replies: Vec<(ScriptedReply, Expected<BackendError>)> = vec![
         (
-            Reply::Json(400, json!({ "error": { "message": "no such grammar" } })),
+            ScriptedReply::Json(400, json!({ "error": { "message": "no such grammar" } })),
             |error| matches!(error, BackendError::InvalidRequest { message } if message.contains("no such grammar")),
         ),
         (
@@ -248,19 +248,21 @@ async fn refusals_say_whose_fault_they_are() {
             |error| matches!(error, BackendError::InvalidRequest { message } if message.contains("Invalid grammar")),
         ),
         (
-            Reply::Json(401, json!({ "error": "Unauthorized" })),
+            ScriptedReply::Json(401, json!({ "error": "Unauthorized" })),
             |error| matches!(error, BackendError::Configuration { message } if message.contains("api_key_env")),
         ),
-        (Reply::Json(429, json!({})), |error| matches!(error, BackendError::Unavailable { .. })),
-        (Reply::Json(500, json!({ "detail": "oops" })), |error| matches!(error, BackendError::Unavailable { .. })),
+        (ScriptedReply::Json(429, json!({})), |error| matches!(error, BackendError::Unavailable { .. })),
+        (ScriptedReply::Json(500, json!({ "detail": "oops" })), |error| {
+            matches!(error, BackendError::Unavailable { .. })
+        }),
         (
-            Reply::Json(200, json!({ "error": { "message": "odd" } })),
+            ScriptedReply::Json(200, json!({ "error": { "message": "odd" } })),
             |error| matches!(error, BackendError::BrokenAnswer { fault: AnswerFault::HostError { message }, .. } if message == "odd"),
         ),
-        (Reply::Raw(vec![Step::Bytes(html), Step::Close]), |error| {
+        (ScriptedReply::Raw(vec![Step::Bytes(html), Step::Close]), |error| {
             matches!(error, BackendError::BrokenAnswer { fault: AnswerFault::NotAStream { .. }, .. })
         }),
-        (Reply::Raw(vec![Step::Bytes(b"garbage\r\n\r\n".to_vec()), Step::Close]), |error| {
+        (ScriptedReply::Raw(vec![Step::Bytes(b"garbage\r\n\r\n".to_vec()), Step::Close]), |error| {
             matches!(error, BackendError::Unavailable { .. })
         }),
     ];
@@ -275,7 +277,7 @@ async fn refusals_say_whose_fault_they_are() {
     }
     // Of a connection that was kept, the first says nothing of the host.
     for _ in 0..2 {
-        vllm.play(Reply::Raw(vec![Step::Reset]));
+        vllm.play(ScriptedReply::Raw(vec![Step::Reset]));
     }
     let (_, error) = sampled(&sampler).await;
     assert!(matches!(error, Some(BackendError::Unavailable { .. })), "{error:?}");
@@ -303,7 +305,7 @@ async fn whoever_stops_listening_ends_the_hosts_work() {
     let vllm = Vllm::new(false, true);
     let (_server, sampler) = sampler(&vllm).await;
     let (on_disconnect, disconnected) = oneshot::channel();
-    vllm.play(Reply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(on_disconnect)]));
+    vllm.play(ScriptedReply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(on_disconnect)]));
     let mut stream = sampler.sample(request()).await.unwrap();
     assert!(matches!(stream.next().await, Ok(SampleEvent::Token(_))));
     drop(stream);
@@ -318,7 +320,7 @@ async fn a_silent_host_is_given_up() {
     let sampler = VllmSampler::new(&impatient).unwrap();
     sampler.info().await.unwrap();
     let (on_disconnect, disconnected) = oneshot::channel();
-    vllm.play(Reply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(on_disconnect)]));
+    vllm.play(ScriptedReply::Stream(vec![Step::Event(completed(&[(3, -0.5)], None)), Step::Hang(on_disconnect)]));
     let (events, error) = sampled(&sampler).await;
     assert_eq!(ids(&events), [3]);
     assert!(matches!(error, Some(BackendError::BrokenAnswer { fault: AnswerFault::Silent { .. }, .. })), "{error:?}");
@@ -345,7 +347,8 @@ async fn a_prompt_is_scored_by_its_own_tokens_whatever_else_is_told() {
         let row = |(id, logprob): &(u32, f64)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
         tokens.iter().map(row).collect()
     };
-    let reply = |places: Value| Reply::Json(200, json!({ "choices": [{ "text": "", "prompt_logprobs": places }] }));
+    let reply =
+        |places: Value| ScriptedReply::Json(200, json!({ "choices": [{ "text": "", "prompt_logprobs": places }] }));
     vllm.play(reply(json!([null, row(&[(6, -2.5), (3, -0.5), (4, -1.0)]), row(&[(7, -0.25), (1, -3.0)])])));
     let scores = sampler.score_prompt(&[5, 6, 7], 2).await.unwrap();
     assert_eq!(scores.logprobs, [-2.5, -0.25]);

@@ -25,7 +25,7 @@ pub struct Request {
 }
 
 /// How a request is answered.
-pub enum Reply {
+pub enum ScriptedReply {
     Json(u16, Value),
     /// Status 200 and a stream of events, step by step.
     Stream(Vec<Step>),
@@ -68,12 +68,12 @@ pub struct ScriptedServer {
 
 impl ScriptedServer {
     /// Answers each request as `answer` says.
-    pub async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    pub async fn start(answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static) -> Self {
         Self::start_on(TcpListener::bind("127.0.0.1:0").await.unwrap(), answer)
     }
 
     /// As [`ScriptedServer::start`], on that address.
-    pub fn start_on(listener: TcpListener, answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start_on(listener: TcpListener, answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static) -> Self {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
         let connections = Arc::new(AtomicUsize::new(0));
@@ -112,7 +112,11 @@ impl ScriptedServer {
     }
 }
 
-async fn serve(mut socket: TcpStream, answer: &(dyn Fn(&Request) -> Reply + Send + Sync), seen: &Mutex<Vec<Request>>) {
+async fn serve(
+    mut socket: TcpStream,
+    answer: &(dyn Fn(&Request) -> ScriptedReply + Send + Sync),
+    seen: &Mutex<Vec<Request>>,
+) {
     let mut buffer = Vec::new();
     while let Some(request) = read_request(&mut socket, &mut buffer).await {
         let reply = answer(&request);
@@ -150,21 +154,21 @@ async fn read_request(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
 }
 
 /// Whether the connection can be used again.
-async fn write_reply(socket: &mut TcpStream, reply: Reply) -> bool {
+async fn write_reply(socket: &mut TcpStream, reply: ScriptedReply) -> bool {
     let (steps, is_chunked) = match reply {
-        Reply::Json(status, value) => {
+        ScriptedReply::Json(status, value) => {
             let body = value.to_string();
             let head =
                 format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
             return socket.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.is_ok();
         }
-        Reply::Stream(steps) => {
+        ScriptedReply::Stream(steps) => {
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
                         transfer-encoding: chunked\r\n\r\n";
             socket.write_all(head.as_bytes()).await.unwrap();
             (steps, true)
         }
-        Reply::Raw(steps) => (steps, false),
+        ScriptedReply::Raw(steps) => (steps, false),
     };
     for step in steps {
         let bytes = match step {
@@ -210,7 +214,7 @@ pub struct Vllm {
     pub generates: bool,
     pub processed_logprobs: bool,
     pub max_model_len: usize,
-    pub scripts: Mutex<VecDeque<Reply>>,
+    pub scripts: Mutex<VecDeque<ScriptedReply>>,
 }
 
 impl Vllm {
@@ -218,7 +222,7 @@ impl Vllm {
         Arc::new(Self { generates, processed_logprobs, max_model_len: 64, scripts: Mutex::default() })
     }
 
-    pub fn play(&self, reply: Reply) {
+    pub fn play(&self, reply: ScriptedReply) {
         self.scripts.lock().unwrap().push_back(reply);
     }
 
@@ -227,22 +231,22 @@ impl Vllm {
         ScriptedServer::start(move |request| vllm.answer(request)).await
     }
 
-    pub fn answer(&self, request: &Request) -> Reply {
-        let unknown = || Reply::Json(404, json!({ "detail": "Not Found" }));
+    pub fn answer(&self, request: &Request) -> ScriptedReply {
+        let unknown = || ScriptedReply::Json(404, json!({ "detail": "Not Found" }));
         match (request.method.as_str(), request.path.as_str()) {
-            ("GET", "/health") => Reply::Json(200, Value::Null),
+            ("GET", "/health") => ScriptedReply::Json(200, Value::Null),
             ("GET", "/v1/models") => {
                 let model = json!({ "id": "served", "object": "model", "max_model_len": self.max_model_len });
-                Reply::Json(200, json!({ "object": "list", "data": [model] }))
+                ScriptedReply::Json(200, json!({ "object": "list", "data": [model] }))
             }
-            ("POST", "/inference/v1/generate") if !self.generates => Reply::Json(403, json!({ "error": "no" })),
+            ("POST", "/inference/v1/generate") if !self.generates => ScriptedReply::Json(403, json!({ "error": "no" })),
             ("POST", "/inference/v1/generate" | "/v1/completions") if request.body == json!({}) => {
-                Reply::Json(400, json!({ "error": { "message": "token_ids is missing", "code": 400 } }))
+                ScriptedReply::Json(400, json!({ "error": { "message": "token_ids is missing", "code": 400 } }))
             }
             ("POST", "/inference/v1/generate") if request.body["sampling_params"]["top_k"] == 1 => {
-                Reply::Stream(self.probe(generated))
+                ScriptedReply::Stream(self.probe(generated))
             }
-            ("POST", "/v1/completions") if request.body["top_k"] == 1 => Reply::Stream(self.probe(completed)),
+            ("POST", "/v1/completions") if request.body["top_k"] == 1 => ScriptedReply::Stream(self.probe(completed)),
             ("POST", "/inference/v1/generate" | "/v1/completions") => {
                 self.scripts.lock().unwrap().pop_front().unwrap_or_else(unknown)
             }

@@ -57,7 +57,7 @@ pub fn bench_engine(arguments: &EngineArguments) -> Result<()> {
     ]);
     for &shape in &arguments.shapes {
         for work in bench.works() {
-            let row = Row { shape, work, measured: bench.measure(shape, work)? };
+            let row = EngineRow { shape, work, measured: bench.measure(shape, work)? };
             match arguments.json {
                 true => output::line(row.to_json(peak)),
                 false => {
@@ -156,14 +156,14 @@ impl Measured {
 }
 
 /// One line of the table.
-struct Row {
+struct EngineRow {
     shape: Shape,
     work: Work,
     /// Ours first.
     measured: Vec<Measured>,
 }
 
-impl Row {
+impl EngineRow {
     /// How much of what the machine multiplies at best in the same processor time goes into products with the weights.
     fn share_of_peak(&self, peak: f64) -> f64 {
         let passes = match self.work {

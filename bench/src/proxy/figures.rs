@@ -60,7 +60,7 @@ pub struct Seconds {
 
 /// All rounds of one kind of calls, made one way.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct TrafficRow {
     /// The kind.
     pub traffic: Traffic,
     /// The pace.
@@ -85,7 +85,7 @@ pub struct Row {
     pub added_p99: f64,
 }
 
-impl Row {
+impl TrafficRow {
     /// Sums rounds up, of which those to target 0 are what the others are compared with.
     pub fn of(rounds: &[Round], (traffic, pace): (Traffic, Pace), target: usize) -> Self {
         let of = |target| {
@@ -156,10 +156,10 @@ mod tests {
             round(2, 0, 0..100),
             round(2, 1, 900..1000),
         ];
-        let row = Row::of(&rounds, (Traffic::Whole, Pace::Rate), 1);
+        let row = TrafficRow::of(&rounds, (Traffic::Whole, Pace::Rate), 1);
         assert_eq!((row.calls, row.added_p99, row.added_first), (300, 4.0, 0.0));
         assert_eq!((row.p50, row.p99), (554.0, 602.0));
         assert!((row.cpu - 0.5).abs() < 1e-9 && (row.rate - 400.0).abs() < 1e-9, "{row:?}");
-        assert_eq!(Row::of(&rounds, (Traffic::Whole, Pace::AtOnce), 1).calls, 0);
+        assert_eq!(TrafficRow::of(&rounds, (Traffic::Whole, Pace::AtOnce), 1).calls, 0);
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 pub use arguments::{ProxyArguments, ProxyHostArguments, Synchronous};
 use disk::Disk;
-use figures::{Pace, Round, Row, Seconds};
+use figures::{Pace, Round, Seconds, TrafficRow};
 use fulgurite_renderers::open_renderer;
 use fulgurite_types::Message;
 pub use host::bench_proxy_host;
@@ -286,9 +286,9 @@ fn mode(synchronous: Synchronous) -> &'static str {
 
 fn report(bench: &Bench, arguments: &ProxyArguments) {
     let kinds = bench.kinds.iter().flat_map(|traffic| [(*traffic, Pace::Rate), (*traffic, Pace::AtOnce)]);
-    let rows: Vec<Row> = kinds
+    let rows: Vec<TrafficRow> = kinds
         .flat_map(|kind| (0..bench.targets.len()).map(move |target| (kind, target)))
-        .map(|(kind, target)| Row::of(&bench.rounds, kind, target))
+        .map(|(kind, target)| TrafficRow::of(&bench.rounds, kind, target))
         .filter(|row| row.calls > 0)
         .collect();
     match arguments.json {
@@ -297,7 +297,7 @@ fn report(bench: &Bench, arguments: &ProxyArguments) {
     }
 }
 
-fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
+fn print_json(bench: &Bench, rows: &[TrafficRow], synchronous: &str) {
     for row in rows {
         let pace = match row.pace {
             Pace::Rate => json!({ "calls_a_second": bench.rate }),
@@ -357,7 +357,7 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
 }
 
 /// What a whole call takes at the gateway, if there is one, and how many times the processor time that it takes at a target.
-fn gateway_over<'r>(bench: &Bench, rows: &'r [Row], target: usize) -> Option<(&'r Row, f64)> {
+fn gateway_over<'r>(bench: &Bench, rows: &'r [TrafficRow], target: usize) -> Option<(&'r TrafficRow, f64)> {
     let row =
         |target| rows.iter().find(|row| (row.traffic, row.pace, row.target) == (Traffic::Whole, Pace::AtOnce, target));
     let gateway = row(bench.targets.iter().position(|server| server.name == GATEWAY)?)?;
@@ -368,7 +368,7 @@ fn mebibytes(bytes: u64) -> f64 {
     (bytes as f64 / 104_857.6).round() / 10.0
 }
 
-fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
+fn print_table(bench: &Bench, rows: &[TrafficRow], synchronous: &str) {
     let columns = ["calls", "made", "to", "number", "a second", "cpu ms", "ttft ms", "p50 ms", "p99 ms"];
     let mut table = Columns::new(&[&columns[..], &["added ttft", "added p99"]].concat());
     for row in rows {

@@ -84,7 +84,7 @@ pub fn make_model(directory: &Path) -> Result<PathBuf> {
 
 /// One measured operation.
 #[derive(Debug)]
-struct Row {
+struct TemplateRow {
     operation: &'static str,
     /// Tokens of the conversation, or of the reply that is parsed.
     tokens: usize,
@@ -139,7 +139,7 @@ impl Case {
         renderer: &dyn Renderer,
         template: &TemplateRenderer,
         mut python: Option<&mut Python>,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<TemplateRow>> {
         let (mut text, mut fresh, mut continuation, mut parse) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut python_text, mut python_tokens) = (Vec::new(), Vec::new());
         let recorded = self.recorded(renderer)?;
@@ -163,7 +163,7 @@ impl Case {
         }
         let fresh = median(fresh);
         let against = |seconds: Vec<f64>| (!seconds.is_empty()).then(|| ("python", median(seconds)));
-        let row = |operation, tokens, seconds, against| Row { operation, tokens, seconds, against };
+        let row = |operation, tokens, seconds, against| TemplateRow { operation, tokens, seconds, against };
         Ok(vec![
             row("template text", self.tokens, median(text), against(python_text)),
             row("render + tokenize", self.tokens, fresh, against(python_tokens)),
@@ -202,7 +202,7 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or_default()
 }
 
-fn report(rows: &[Row], json: bool) {
+fn report(rows: &[TemplateRow], json: bool) {
     let microseconds = |seconds: f64| 1e6 * seconds;
     if json {
         for row in rows {

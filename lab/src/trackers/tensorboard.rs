@@ -1,4 +1,4 @@
-//! Metrics as TensorBoard reads them: a file of TensorFlow's records, each an `Event` in protobuf.
+//! Metrics as TensorBoard reads them: a file of TensorFlow's records, each an `TensorboardEvent` in protobuf.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +21,7 @@ const VERSION: &str = "brain.Event:2";
 const START: i32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
-struct Event {
+struct TensorboardEvent {
     #[prost(double, tag = "1")]
     wall_time: f64,
     #[prost(int64, tag = "2")]
@@ -90,16 +90,20 @@ impl TensorBoard {
         let path = directory.join(name(second));
         let file = File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
         let mut board = Self { path, file };
-        board.write(&Event { wall_time: now, step: 0, what: Some(What::FileVersion(VERSION.to_owned())) })?;
+        board.write(&TensorboardEvent {
+            wall_time: now,
+            step: 0,
+            what: Some(What::FileVersion(VERSION.to_owned())),
+        })?;
         let start = SessionLog { status: START };
-        board.write(&Event { wall_time: now, step: 0, what: Some(What::SessionLog(start)) })?;
+        board.write(&TensorboardEvent { wall_time: now, step: 0, what: Some(What::SessionLog(start)) })?;
         for (_, path) in older {
             std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
         Ok(board)
     }
 
-    fn write(&mut self, event: &Event) -> Result<()> {
+    fn write(&mut self, event: &TensorboardEvent) -> Result<()> {
         let written = self.file.write_all(&record(&event.encode_to_vec()));
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -109,7 +113,7 @@ impl Tracker for TensorBoard {
     fn step(&mut self, step: &TrackedStep<'_>) -> Result<()> {
         let value = |(tag, value): (&str, f64)| SummaryValue { tag: tag.to_owned(), simple_value: Some(value as f32) };
         let what = What::Summary(Summary { value: numbers(step.metrics).map(value).collect() });
-        self.write(&Event { wall_time: step.time, step: step.number as i64, what: Some(what) })
+        self.write(&TensorboardEvent { wall_time: step.time, step: step.number as i64, what: Some(what) })
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -154,12 +158,12 @@ mod tests {
         while !rest.is_empty() {
             let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
             assert_eq!(record(&rest[12..12 + length]), rest[..16 + length]);
-            events.push(Event::decode(&rest[12..12 + length]).unwrap());
+            events.push(TensorboardEvent::decode(&rest[12..12 + length]).unwrap());
             rest = &rest[16 + length..];
         }
         let value = |tag: &str, value: f32| SummaryValue { tag: tag.into(), simple_value: Some(value) };
         let value = vec![value("env/all/reward/total", 0.5), value("zero", 0.0)];
-        let last = Event { wall_time: 1.5, step: 4, what: Some(What::Summary(Summary { value })) };
+        let last = TensorboardEvent { wall_time: 1.5, step: 4, what: Some(What::Summary(Summary { value })) };
         assert_eq!((events.len(), &events[2]), (3, &last));
     }
 }

@@ -11,13 +11,13 @@ use crate::models::served_models::ServedModels;
 
 /// Memories of attempts, the least recently used of which give way to others.
 pub(crate) struct AttemptMemories {
-    state: Mutex<State>,
+    state: Mutex<AttemptsState>,
     /// Bytes that they may hold together, about.
     limit: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct AttemptsState {
     /// By rollout and attempt, whose ids are unique within a rollout only.
     memories: HashMap<(String, String), Remembered>,
     /// Counts up with every use.
@@ -39,7 +39,7 @@ impl AttemptMemories {
         Self { state: Mutex::default(), limit }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AttemptsState> {
         // A count that is off by one memory after a panic does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +115,7 @@ impl Remembered {
     }
 }
 
-impl State {
+impl AttemptsState {
     fn remove(&mut self, ids: &(String, String)) {
         if let Some(forgotten) = self.memories.remove(ids) {
             let size = forgotten.memory.get().map_or(0, |memory| BYTES_PER_ATTEMPT + memory.size());

@@ -19,7 +19,7 @@ const REQUESTS_KEPT: usize = 10_000;
 pub(crate) struct AttemptMemory {
     pub(crate) requests: Arc<RequestLog>,
     pub(crate) spending: Arc<Spending>,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     /// Tokens and bytes of text that are held, about.
     size: AtomicUsize,
     /// Where other servers record calls of the attempt too: the place of the latest that is known here.
@@ -27,7 +27,7 @@ pub(crate) struct AttemptMemory {
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     /// Requests so far.
     requests: u64,
     /// Of the requests that were read from the store.
@@ -76,7 +76,7 @@ impl AttemptMemory {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         // A panic while rendering leaves what was recorded as it was.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

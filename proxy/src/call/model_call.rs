@@ -15,7 +15,7 @@ use crate::reply::finish_reason::FinishReason;
 use crate::requests::model_request::Endpoint;
 
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
-pub(crate) struct Call {
+pub(crate) struct ModelCall {
     pub(crate) owner: Arc<Owner>,
     /// Of a call that named no rollout: what the next call of the conversation finds it by.
     pub(crate) unnamed: Option<UnnamedConversation>,
@@ -55,7 +55,7 @@ pub(crate) struct Call {
     pub(crate) attributes: Map<String, Value>,
 }
 
-impl Call {
+impl ModelCall {
     /// How the answer ended that was recorded for the same request before, if all of it was sampled then.
     pub(crate) fn ended_earlier(&self) -> Option<FinishReason> {
         self.earlier.as_ref().and_then(|earlier| FinishReason::recorded(&earlier.stop_reason))

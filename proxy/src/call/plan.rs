@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::attempt::notes::note;
 use crate::call::admit::AdmittedRequest;
-use crate::call::model_call::Call;
+use crate::call::model_call::ModelCall;
 use crate::call::place::PlacedRequest;
 use crate::call::planning::{Planner, placed_prompt};
 use crate::call::respond::AnsweredRequest;
@@ -18,7 +18,7 @@ use crate::retries::request_log::{Joined, OpenRequest};
 pub(crate) struct PlannedRequest {
     pub(crate) open: OpenRequest,
     /// One for each answer.
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<ModelCall>,
     /// If the gateway counts it.
     pub(crate) in_flight: Option<InFlight>,
     pub(crate) answered: AnsweredRequest,

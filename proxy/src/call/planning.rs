@@ -10,7 +10,7 @@ use crate::attempt::attribution::Attribution;
 use crate::attempt::budget::{Admission, Allowance, BudgetRequest};
 use crate::attempt::joined_session::UnnamedConversation;
 use crate::attempt::owner::Owner;
-use crate::call::model_call::{Call, Reading};
+use crate::call::model_call::{ModelCall, Reading};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
@@ -61,7 +61,7 @@ struct PromptPlan {
 /// The calls for a request's answers.
 pub(crate) struct Plan {
     pub(crate) prompt: Arc<[u32]>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<ModelCall>,
 }
 
 impl Planner<'_> {
@@ -105,7 +105,7 @@ impl Planner<'_> {
         // A session that exists already is continued.
         let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), options.choices));
         let unseen_tools = self.request.unseen_tools(&*self.model.renderer);
-        let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
+        let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| ModelCall {
             owner: Arc::clone(&owner),
             unnamed: self.unnamed.clone(),
             memory: self.memory.clone(),

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::attempt::attempt_memory::AnsweredCall;
 use crate::attribute_names::CACHED_TOKENS;
 use crate::call::call_end::End;
-use crate::call::model_call::{Call, Reading};
+use crate::call::model_call::{ModelCall, Reading};
 use crate::call::sampled_answer::WholeAnswer;
 use crate::error::ProxyError;
 use crate::record::message_attributes::{ANSWER, add_message, message_parts};
@@ -26,7 +26,7 @@ pub(crate) struct CallStart {
 /// its continuation ends.
 pub(crate) async fn record(
     services: &CallServices,
-    mut call: Call,
+    mut call: ModelCall,
     answer: WholeAnswer,
     end: &End,
     start: CallStart,
@@ -59,7 +59,13 @@ pub(crate) async fn record(
 }
 
 /// A call's record. What only the record needs is taken out of the call.
-fn new_call(call: &mut Call, answer: &WholeAnswer, end: &End, start_time: f64, owner: (String, String)) -> NewCall {
+fn new_call(
+    call: &mut ModelCall,
+    answer: &WholeAnswer,
+    end: &End,
+    start_time: f64,
+    owner: (String, String),
+) -> NewCall {
     let mut attributes = std::mem::take(&mut call.attributes);
     for (key, value) in [
         ("gen_ai.response.id", json!(call.generation_id)),
@@ -114,7 +120,7 @@ fn sampled_ids(answer: &WholeAnswer) -> Vec<u32> {
 }
 
 /// Takes what was sampled from the attempt's budget, if it has one.
-fn spend(call: &Call, answer: &WholeAnswer, before: Option<usize>, has_ended: bool) {
+fn spend(call: &ModelCall, answer: &WholeAnswer, before: Option<usize>, has_ended: bool) {
     let takes_from_budget = call.owner.attribution().is_some_and(|attribution| attribution.allowance.is_some());
     let Some(memory) = call.memory.as_ref().filter(|_| takes_from_budget) else { return };
     memory.spending.sampled_anew(before.unwrap_or_default(), answer.tokens.len());
@@ -125,7 +131,7 @@ fn spend(call: &Call, answer: &WholeAnswer, before: Option<usize>, has_ended: bo
 }
 
 /// Remembers an answer for the next call of its attempt.
-fn remember(services: &CallServices, call: &Call, answer: &WholeAnswer) {
+fn remember(services: &CallServices, call: &ModelCall, answer: &WholeAnswer) {
     let (Some(memory), Reading::Message(conversation)) = (&call.memory, &call.reading) else { return };
     let answered = AnsweredCall {
         generation_id: &call.generation_id,

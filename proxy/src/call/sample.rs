@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use crate::attempt::notes::note;
 use crate::call::call_end::End;
-use crate::call::model_call::Call;
+use crate::call::model_call::ModelCall;
 use crate::call::plan::PlannedRequest;
 use crate::call::record::{CallStart, record, sampled_tokens};
 use crate::call::respond::AnsweredRequest;
@@ -36,7 +36,12 @@ pub(crate) fn sample(parts: &Parts, planned: PlannedRequest) -> AnsweredRequest 
 }
 
 /// Runs all calls of a request, and notes whether their answers were delivered.
-async fn run_all(services: Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
+async fn run_all(
+    services: Arc<CallServices>,
+    request: OpenRequest,
+    calls: Vec<ModelCall>,
+    _in_flight: Option<InFlight>,
+) {
     let _under_way = services.shutdown.begin();
     let count = calls.len();
     let runs = calls.into_iter().enumerate().map(|(choice, call)| run(&services, call, choice, &request.flight));
@@ -51,7 +56,7 @@ async fn run_all(services: Arc<CallServices>, request: OpenRequest, calls: Vec<C
 }
 
 /// Runs a call to its record. Gives what is recorded of it, unless it failed.
-async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Flight) -> Option<Recorded> {
+async fn run(services: &CallServices, mut call: ModelCall, choice: usize, flight: &Flight) -> Option<Recorded> {
     let start_time = now();
     let whole = call.ended_earlier();
     let earlier = call.earlier.take();
@@ -84,7 +89,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
 /// Samples an answer to its end, behind what was sampled of it `earlier`, unless the `whole` of it was.
 async fn sample_answer(
     services: &CallServices,
-    call: &mut Call,
+    call: &mut ModelCall,
     (earlier, whole): (Option<&Generation>, Option<FinishReason>),
     choice: usize,
     flight: &Flight,
@@ -114,7 +119,7 @@ async fn sample_answer(
 }
 
 /// The events for listeners at the end of an answer that ended by itself.
-fn finished(call: &Call, answer: &mut WholeAnswer, end: &End) -> Finished {
+fn finished(call: &ModelCall, answer: &mut WholeAnswer, end: &End) -> Finished {
     Finished {
         held_back: std::mem::take(&mut answer.held_back),
         message: answer.message.clone(),

@@ -2,7 +2,7 @@ use fulgurite_backends::SampledToken;
 use fulgurite_renderers::{ParseEvent, StreamDecoder, StreamParser};
 use fulgurite_types::{Message, WeightsVersion};
 
-use crate::call::model_call::{Call, Reading};
+use crate::call::model_call::{ModelCall, Reading};
 use crate::reply::answer_token::{AnswerToken, Deltas};
 use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
 use crate::reply::finish_reason::FinishReason;
@@ -39,7 +39,7 @@ pub(crate) struct WholeAnswer {
 
 impl SampledAnswer {
     /// An answer of which nothing has been sampled.
-    pub(crate) fn new(call: &Call) -> Self {
+    pub(crate) fn new(call: &ModelCall) -> Self {
         let renderer = &call.model.renderer;
         let reader = match &call.reading {
             Reading::Message(conversation) => {
@@ -162,7 +162,7 @@ impl Reader {
 
 /// Why there is no more to sample of an answer that was broken off: its client had gone just then, or nothing is left
 /// of its attempt's budget.
-pub(crate) fn ended_before(call: &Call, answer: &SampledAnswer) -> Option<FinishReason> {
+pub(crate) fn ended_before(call: &ModelCall, answer: &SampledAnswer) -> Option<FinishReason> {
     let at_stop_token = answer.tokens().last().is_some_and(|last| call.model.renderer.stop_tokens().contains(&last.id));
     if at_stop_token || answer.has_ended() {
         return Some(FinishReason::Stop);

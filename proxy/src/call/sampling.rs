@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::call::call_end::End;
-use crate::call::model_call::Call;
+use crate::call::model_call::ModelCall;
 use crate::call::sampled_answer::{SampledAnswer, ended_before};
 use crate::error::ProxyError;
 use crate::observe::telemetry::SamplingClock;
@@ -85,7 +85,7 @@ impl<'s> Sampling<'s> {
 
     /// Takes tokens until the end, passing each on with what it makes certain. While no host answers it waits, and where one
     /// broke off it goes on from there, on any host: the client sees neither.
-    pub(crate) async fn run(mut self, call: &Call) -> End {
+    pub(crate) async fn run(mut self, call: &ModelCall) -> End {
         let mut patience = Patience::new(self.limits.host_patience);
         let given = self.answer.tokens().len();
         loop {
@@ -115,7 +115,7 @@ impl<'s> Sampling<'s> {
     }
 
     /// Takes tokens until the end or until the host breaks off. What `goes_on` has had its first token.
-    async fn run_once(&mut self, call: &Call, goes_on: bool) -> End {
+    async fn run_once(&mut self, call: &ModelCall, goes_on: bool) -> End {
         let of_budget = Deadline::of_budget(&call.owner);
         self.deadline = of_budget;
         // A paused model holds its calls back until it is resumed.
@@ -212,7 +212,7 @@ impl<'s> Sampling<'s> {
 }
 
 /// Starts sampling, or continues what was sampled before.
-async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendError> {
+async fn begin(call: &ModelCall, sampled: Vec<u32>) -> Result<SampleStream, BackendError> {
     let request = SampleRequest {
         max_tokens: call.max_tokens.saturating_sub(sampled.len()),
         prompt: [&call.prompt[..], &sampled].concat(),

@@ -9,7 +9,7 @@ use crate::reply::call_event::CallEvent;
 /// The answers to one request while they are sampled. Several clients may listen, each from the first event on: a client
 /// that sends its request again gets the answers from their start. `E` is the type of events.
 pub(crate) struct Flight<E = ChoiceEvent> {
-    state: Mutex<State<E>>,
+    state: Mutex<FlightState<E>>,
     /// Listeners came or went.
     changed: Notify,
 }
@@ -22,7 +22,7 @@ pub(crate) struct ChoiceEvent {
     pub(crate) event: CallEvent,
 }
 
-struct State<E> {
+struct FlightState<E> {
     history: Vec<E>,
     /// No more events will come.
     has_ended: bool,
@@ -41,8 +41,15 @@ impl<E: Clone> Flight<E> {
     /// A flight with one listener.
     pub(crate) fn new() -> (Arc<Self>, Listener<E>) {
         let (history, waiting) = (Vec::new(), Vec::new());
-        let state =
-            State { history, has_ended: false, waiting, listening: 1, delivered: false, closed: false, failed: false };
+        let state = FlightState {
+            history,
+            has_ended: false,
+            waiting,
+            listening: 1,
+            delivered: false,
+            closed: false,
+            failed: false,
+        };
         let flight = Arc::new(Self { state: Mutex::new(state), changed: Notify::new() });
         let listener = Listener { received: 0, flight: Arc::clone(&flight) };
         (flight, listener)
@@ -75,7 +82,7 @@ impl Flight {
 }
 
 impl<E> Flight<E> {
-    fn state(&self) -> MutexGuard<'_, State<E>> {
+    fn state(&self) -> MutexGuard<'_, FlightState<E>> {
         // The state is whole after every statement, so a poisoned lock holds nothing broken.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +125,7 @@ impl<E> Flight<E> {
     }
 
     /// Changes the state, and wakes the listeners.
-    fn change(&self, change: impl FnOnce(&mut State<E>)) {
+    fn change(&self, change: impl FnOnce(&mut FlightState<E>)) {
         let waiting = {
             let mut state = self.state();
             change(&mut state);
@@ -128,7 +135,7 @@ impl<E> Flight<E> {
     }
 
     /// What a state comes to, once it comes to something.
-    async fn until<T>(&self, reached: impl Fn(&mut State<E>) -> Option<T>) -> T {
+    async fn until<T>(&self, reached: impl Fn(&mut FlightState<E>) -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);

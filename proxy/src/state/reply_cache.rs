@@ -10,7 +10,7 @@ const LIMIT: usize = 64 * 1024 * 1024;
 /// outlives the process: then the request is forwarded again.
 #[derive(Default)]
 pub(crate) struct ReplyCache {
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 /// A reply as it was forwarded.
@@ -21,7 +21,7 @@ pub(crate) struct CachedReply {
 }
 
 #[derive(Default)]
-struct State {
+struct CacheState {
     /// By the request's reply id.
     replies: HashMap<String, Arc<CachedReply>>,
     /// The oldest first.
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl ReplyCache {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         // A size that is off by one reply after a panic does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

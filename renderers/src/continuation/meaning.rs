@@ -28,10 +28,10 @@ impl Meaning {
         let mut text = String::new();
         for part in parts(message) {
             match part {
-                Part::Text(part) => text.push_str(part),
-                Part::Thinking(part) if message.is_assistant() => reasoning.push_str(part),
-                Part::Thinking(part) => text.push_str(part),
-                Part::Other(part) => {
+                MessagePart::Text(part) => text.push_str(part),
+                MessagePart::Thinking(part) if message.is_assistant() => reasoning.push_str(part),
+                MessagePart::Thinking(part) => text.push_str(part),
+                MessagePart::Other(part) => {
                     hasher.text(&std::mem::take(&mut text));
                     hasher.json(part);
                 }
@@ -53,7 +53,7 @@ impl Meaning {
     /// The digest of an assistant's message for a client that keeps its calls and drops the text beside them; `None`
     /// where it did not do both.
     pub(super) fn of_calls_alone(message: &Message, rules: &VolatileRules) -> Option<Digest> {
-        let speaks = parts(message).any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()));
+        let speaks = parts(message).any(|part| matches!(part, MessagePart::Text(text) if !text.trim().is_empty()));
         let calls_alone = || Self::of(&Message { content: None, ..message.clone() }, rules).digest;
         (message.is_assistant() && speaks && !message.tool_calls.is_empty()).then(calls_alone)
     }
@@ -72,7 +72,7 @@ pub(super) fn meaning_of_tools(tools: &[Value]) -> Digest {
 pub(super) fn reasoning_text(message: &Message) -> String {
     let in_parts: String = parts(message)
         .filter_map(|part| match part {
-            Part::Thinking(text) => Some(text),
+            MessagePart::Thinking(text) => Some(text),
             _ => None,
         })
         .collect();
@@ -91,27 +91,27 @@ fn separate_reasoning(message: &Message) -> Option<&str> {
     fields.iter().filter_map(|field| message.extra.get(*field)?.as_str()).find(|text| !text.is_empty())
 }
 
-enum Part<'m> {
+enum MessagePart<'m> {
     Text(&'m str),
     Thinking(&'m str),
     Other(&'m Value),
 }
 
-fn parts(message: &Message) -> impl Iterator<Item = Part<'_>> {
+fn parts(message: &Message) -> impl Iterator<Item = MessagePart<'_>> {
     let (text, parts) = match &message.content {
         None => (None, [].as_slice()),
         Some(Content::Text(text)) => (Some(text.as_str()), [].as_slice()),
         Some(Content::Parts(parts)) => (None, parts.as_slice()),
     };
-    text.map(Part::Text).into_iter().chain(parts.iter().map(part_of))
+    text.map(MessagePart::Text).into_iter().chain(parts.iter().map(part_of))
 }
 
-fn part_of(part: &ContentPart) -> Part<'_> {
+fn part_of(part: &ContentPart) -> MessagePart<'_> {
     let thinking = || (part.part_type() == "thinking").then(|| part.0.get("thinking")?.as_str()).flatten();
     match (part.text(), thinking()) {
-        (Some(text), _) => Part::Text(text),
-        (None, Some(thinking)) => Part::Thinking(thinking),
-        (None, None) => Part::Other(&part.0),
+        (Some(text), _) => MessagePart::Text(text),
+        (None, Some(thinking)) => MessagePart::Thinking(thinking),
+        (None, None) => MessagePart::Other(&part.0),
     }
 }
 

@@ -9,13 +9,13 @@ const SHORTEST: usize = 32;
 
 /// A cache of encoded texts. What was not looked up while half of its capacity was filled anew is evicted.
 pub(crate) struct EncodedTexts {
-    state: Mutex<State>,
+    state: Mutex<EncodedTextsState>,
     /// Bytes that texts and tokens may take together, about.
     limit: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct EncodedTextsState {
     young: HashMap<String, Arc<[u32]>>,
     /// Bytes of what is young.
     size: usize,
@@ -28,7 +28,7 @@ impl EncodedTexts {
         Self { state: Mutex::default(), limit }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EncodedTextsState> {
         // Whatever is in it is true.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,7 +47,7 @@ impl EncodedTexts {
     }
 }
 
-impl State {
+impl EncodedTextsState {
     fn find(&mut self, text: &str, limit: usize) -> Option<Arc<[u32]>> {
         if let Some(known) = self.young.get(text) {
             return Some(Arc::clone(known));

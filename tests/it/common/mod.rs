@@ -199,18 +199,18 @@ impl Server {
         Self { url, process, store: store.to_owned() }
     }
 
-    pub fn get(&self, path: &str) -> Answer {
-        Answer::read(client().get(format!("{}{path}", self.url)).send().unwrap())
+    pub fn get(&self, path: &str) -> HttpAnswer {
+        HttpAnswer::read(client().get(format!("{}{path}", self.url)).send().unwrap())
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Answer {
+    pub fn post(&self, path: &str, body: &Value) -> HttpAnswer {
         self.post_text(path, body.to_string())
     }
 
     /// Posts what may not be JSON, as JSON.
-    pub fn post_text(&self, path: &str, body: impl Into<reqwest::blocking::Body>) -> Answer {
+    pub fn post_text(&self, path: &str, body: impl Into<reqwest::blocking::Body>) -> HttpAnswer {
         let request = client().post(format!("{}{path}", self.url)).header("content-type", "application/json");
-        Answer::read(request.body(body).send().unwrap())
+        HttpAnswer::read(request.body(body).send().unwrap())
     }
 
     /// Queues one rollout for each input, and gives their ids.
@@ -229,12 +229,12 @@ impl Server {
 
 /// A whole HTTP answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     pub text: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     fn read(response: reqwest::blocking::Response) -> Self {
         Self { status: response.status().as_u16(), text: response.text().unwrap() }
     }

@@ -23,7 +23,7 @@ pub struct Host {
 
 /// What a tool answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ToolAnswer {
     pub text: String,
     pub is_error: bool,
     /// The same as data, where it is any.
@@ -85,7 +85,7 @@ impl Host {
     }
 
     /// Calls a tool.
-    pub fn tool(&mut self, name: &str, arguments: Value) -> Answer {
+    pub fn tool(&mut self, name: &str, arguments: Value) -> ToolAnswer {
         let id = self.call(name, arguments);
         self.answer_of(id)
     }
@@ -97,23 +97,23 @@ impl Host {
     }
 
     /// What a call came to.
-    pub fn answer_of(&mut self, id: u64) -> Answer {
+    pub fn answer_of(&mut self, id: u64) -> ToolAnswer {
         let answer = self.answer_to(id);
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-        Answer { text, is_error: result["isError"] == true, data: result["structuredContent"].clone() }
+        ToolAnswer { text, is_error: result["isError"] == true, data: result["structuredContent"].clone() }
     }
 
     /// Calls a tool that must succeed.
     pub fn done(&mut self, name: &str, arguments: Value) -> String {
-        let Answer { text, is_error, .. } = self.tool(name, arguments);
+        let ToolAnswer { text, is_error, .. } = self.tool(name, arguments);
         assert!(!is_error, "{name}: {text}");
         text
     }
 
     /// Calls a tool that must fail.
     pub fn refused(&mut self, name: &str, arguments: Value) -> String {
-        let Answer { text, is_error, .. } = self.tool(name, arguments);
+        let ToolAnswer { text, is_error, .. } = self.tool(name, arguments);
         assert!(is_error, "{name}: {text}");
         text
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::project::{Project, SMALL, UNEVEN};
-use crate::common::{Answer, Ran, Server, eventually, fulgurite, model_flag, tiny_model, tiny_weights};
+use crate::common::{HttpAnswer, Ran, Server, eventually, fulgurite, model_flag, tiny_model, tiny_weights};
 use crate::test_database::TestDatabase;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ impl Shared {
     }
 }
 
-fn call(server: &Server) -> Answer {
+fn call(server: &Server) -> HttpAnswer {
     let request =
         json!({ "model": "tiny", "prompt": "Say", "temperature": 1, "seed": 7, "max_tokens": 4, "logprobs": 1 });
     server.post("/v1/completions", &request)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::{Server, client};
-use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated_by};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step, Vllm, generated_by};
 
 /// `fulgurite serve` in front of a scripted host with a model that thinks and calls tools.
 pub struct Host {
@@ -68,7 +68,7 @@ impl Host {
         let tokens: Vec<(u32, f64)> = tokens.into_iter().map(|token| (token, -0.5)).collect();
         let mut steps = vec![Step::Event(generated_by(&tokens, "stop", &[("3", 0, tokens.len())]))];
         steps.extend(Step::done());
-        self.vllm.play(Reply::Stream(steps));
+        self.vllm.play(ScriptedReply::Stream(steps));
     }
 
     pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answered {

@@ -21,7 +21,7 @@ pub(super) struct Model {
 }
 
 #[derive(Debug)]
-enum State {
+enum ModelState {
     Unmade,
     Ready(Model),
     /// Its gradient or its place in the sequence is in doubt.
@@ -34,12 +34,12 @@ pub(super) struct TrainedModel {
     service: Arc<TinkerService>,
     base_model: String,
     lora_config: LoraConfig,
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
 }
 
 impl TrainedModel {
     pub(super) fn new(service: Arc<TinkerService>, base_model: String, lora_config: LoraConfig) -> Self {
-        Self { service, base_model, lora_config, state: Mutex::new(State::Unmade) }
+        Self { service, base_model, lora_config, state: Mutex::new(ModelState::Unmade) }
     }
 
     /// Submits one request.
@@ -58,24 +58,24 @@ impl TrainedModel {
         requests: impl FnOnce(&Model) -> Result<Vec<Request>, BackendError>,
     ) -> Result<Vec<SubmittedRequest>, BackendError> {
         let mut state = self.state.lock().await;
-        let mut model = match std::mem::replace(&mut *state, State::Unmade) {
-            State::Ready(model) => model,
-            State::Unmade => self.create().await?,
-            State::InDoubt(why) => {
+        let mut model = match std::mem::replace(&mut *state, ModelState::Unmade) {
+            ModelState::Ready(model) => model,
+            ModelState::Unmade => self.create().await?,
+            ModelState::InDoubt(why) => {
                 let message = format!("the gradient at the service is in doubt until a checkpoint is loaded: {why}");
-                *state = State::InDoubt(why);
+                *state = ModelState::InDoubt(why);
                 return Err(BackendError::Unavailable { message });
             }
         };
         let requests = match requests(&model) {
             Ok(requests) => requests,
             Err(error) => {
-                *state = State::Ready(model);
+                *state = ModelState::Ready(model);
                 return Err(error);
             }
         };
         // Holds if the caller goes away while one of them is on its way.
-        *state = State::InDoubt("a call was given up while it was sent".to_owned());
+        *state = ModelState::InDoubt("a call was given up while it was sent".to_owned());
         let mut submitted = Vec::with_capacity(requests.len());
         for request in &requests {
             match self.service.submit(request).await {
@@ -83,15 +83,15 @@ impl TrainedModel {
                 Err(refusal) => {
                     let is_unchanged = submitted.is_empty() && refusal.status.is_some();
                     *state = match is_unchanged {
-                        true => State::Ready(model),
-                        false => State::InDoubt(refusal.error.to_string()),
+                        true => ModelState::Ready(model),
+                        false => ModelState::InDoubt(refusal.error.to_string()),
                     };
                     return Err(refusal.error);
                 }
             }
             model.next += 1;
         }
-        *state = State::Ready(model);
+        *state = ModelState::Ready(model);
         Ok(submitted)
     }
 
@@ -110,7 +110,7 @@ impl TrainedModel {
 
     /// Leaves the model in doubt.
     pub(super) async fn fail(&self, error: BackendError) -> BackendError {
-        *self.state.lock().await = State::InDoubt(error.to_string());
+        *self.state.lock().await = ModelState::InDoubt(error.to_string());
         error
     }
 
@@ -157,7 +157,7 @@ impl TrainedModel {
         let submitted = self.service.submit(&Request::post("api/v1/load_weights", &body)?).await?;
         model.next += 1;
         let _: LoadWeightsResponse = self.wait(&submitted, RequestKind::LoadWeights, Answer::json).await?;
-        if let State::Ready(before) = std::mem::replace(&mut *state, State::Ready(model)) {
+        if let ModelState::Ready(before) = std::mem::replace(&mut *state, ModelState::Ready(model)) {
             self.unload(before).await;
         }
         Ok(())

@@ -92,7 +92,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::server::management::page::Part;
+    use crate::server::management::page::PageRange;
 
     #[tokio::test]
     async fn half_a_surrogate_pair_in_a_body_is_replaced_and_the_answer_says_so() {
@@ -156,7 +156,7 @@ mod tests {
         );
 
         let mut parts = axum::http::Request::builder().uri("/x?limit=ten").body(()).unwrap().into_parts().0;
-        let refusal = Parameters::<Part>::from_request_parts(&mut parts, &()).await.err().unwrap();
+        let refusal = Parameters::<PageRange>::from_request_parts(&mut parts, &()).await.err().unwrap();
         assert_eq!(refusal.detail, "the request cannot be read: limit must be a whole number");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters, WeightsVersion};
 
-use crate::scripted::{Reply, ScriptedServer, Step};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 use crate::tinker_host::{Fault, PATIENCE, Tinker, TinkerKind};
 use fulgurite_backends::{
     AdamParameters, AnswerFault, BackendError, Learner, LossFunction, RatioBounds, SampleEvent, SampleRequest, Sampler,
@@ -136,7 +136,7 @@ async fn an_update_is_submitted_before_the_result_of_its_pass_is_there() {
     pass(&setup.learner, 1).await.unwrap();
     // The result of the pass is held until the update has come.
     let update_came = Arc::new(Notify::new());
-    let held = Reply::Raw(vec![Step::Wait(update_came.clone()), Step::Reset]);
+    let held = ScriptedReply::Raw(vec![Step::Wait(update_came.clone()), Step::Reset]);
     setup.tinker.fail("retrieve_future", Fault { takes_effect: false, reply: held });
     let until_the_update = async {
         while setup.posts("optim_step").is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 
-use crate::scripted::{Reply, ScriptedServer, Step};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 use crate::tinker_host::{Fault, PATIENCE, Tinker, TinkerKind, answer};
 use fulgurite_backends::{
     AnswerFault, BackendError, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
@@ -324,7 +324,7 @@ async fn whoever_leaves_has_the_sampling_cancelled_where_that_can_be() {
     let kind = TinkerKind { dynamic: Some(json!({ "sample_cancel_enabled": true })), ..TinkerKind::default() };
     let setup = Setup::with(kind, PATIENCE).await;
     let (on_disconnect, disconnected) = oneshot::channel();
-    let hold = Reply::Raw(vec![Step::Hang(on_disconnect)]);
+    let hold = ScriptedReply::Raw(vec![Step::Hang(on_disconnect)]);
     setup.tinker.fail("retrieve_future", Fault { takes_effect: false, reply: hold });
     let stream = setup.sampler.sample(request()).await.unwrap();
     setup.until_posted("retrieve_future").await;

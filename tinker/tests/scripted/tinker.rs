@@ -13,7 +13,7 @@ use fulgurite_tinker::wire::protobuf::{
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::scripted::{Reply, Request, ScriptedServer, Step};
+use super::scripted::{Request, ScriptedReply, ScriptedServer, Step};
 
 /// Waits for nothing longer than it must, and gives nothing up that is tried again.
 pub const PATIENCE: Patience = Patience {
@@ -31,23 +31,23 @@ pub const PATIENCE: Patience = Patience {
 pub struct Fault {
     /// Whether the request has its effect all the same.
     pub takes_effect: bool,
-    pub reply: Reply,
+    pub reply: ScriptedReply,
 }
 
 impl Fault {
     /// The request is refused.
     pub fn status(status: u16, body: Value) -> Self {
-        Self { takes_effect: false, reply: Reply::Json(status, body) }
+        Self { takes_effect: false, reply: ScriptedReply::Json(status, body) }
     }
 
     /// The request has its effect, and its answer is lost with the connection.
     pub fn lost_answer() -> Self {
-        Self { takes_effect: true, reply: Reply::Raw(vec![Step::Reset]) }
+        Self { takes_effect: true, reply: ScriptedReply::Raw(vec![Step::Reset]) }
     }
 
     /// The connection is reset before the request has any effect.
     pub fn reset() -> Self {
-        Self { takes_effect: false, reply: Reply::Raw(vec![Step::Reset]) }
+        Self { takes_effect: false, reply: ScriptedReply::Raw(vec![Step::Reset]) }
     }
 
     /// The request has its effect, and is answered by bytes of this type.
@@ -57,9 +57,9 @@ impl Fault {
 }
 
 /// An answer with headers of its own.
-pub fn answer(status: u16, headers: &str, body: &[u8]) -> Reply {
+pub fn answer(status: u16, headers: &str, body: &[u8]) -> ScriptedReply {
     let head = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
-    Reply::Raw(vec![Step::Bytes([head.as_bytes(), body].concat())])
+    ScriptedReply::Raw(vec![Step::Bytes([head.as_bytes(), body].concat())])
 }
 
 /// The model's state.
@@ -90,7 +90,7 @@ enum ResultOf {
 }
 
 #[derive(Default)]
-struct State {
+struct ServiceState {
     faults: HashMap<String, VecDeque<Fault>>,
     scripts: VecDeque<SampledSequence>,
     sessions: usize,
@@ -139,7 +139,7 @@ impl Default for TinkerKind {
 
 pub struct Tinker {
     kind: Mutex<TinkerKind>,
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
 }
 
 impl Tinker {
@@ -152,7 +152,7 @@ impl Tinker {
         ScriptedServer::start(move |request| tinker.answer(request)).await
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap()
     }
 
@@ -200,7 +200,7 @@ impl Tinker {
     }
 
     /// Answers a request.
-    pub fn answer(&self, request: &Request) -> Reply {
+    pub fn answer(&self, request: &Request) -> ScriptedReply {
         let key = self.kind.lock().unwrap().key.clone();
         let path = request.path.strip_prefix("/prefix").unwrap_or(&request.path);
         let expected = key.as_ref().map(|key| format!("x-api-key: {key}\r\n"));
@@ -218,11 +218,11 @@ impl Tinker {
         }
     }
 
-    fn effect(&self, path: &str, request: &Request) -> Reply {
+    fn effect(&self, path: &str, request: &Request) -> ScriptedReply {
         let kind = self.kind.lock().unwrap().clone();
         let (body, mut state) = (&request.body, self.state());
-        let ok = |value| Reply::Json(200, value);
-        let unknown = |what: &str| Reply::Json(404, json!({ "detail": format!("no {what}") }));
+        let ok = |value| ScriptedReply::Json(200, value);
+        let unknown = |what: &str| ScriptedReply::Json(404, json!({ "detail": format!("no {what}") }));
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         let number = |name: &str| body[name].as_u64();
         match path.strip_prefix("/api/v1/").unwrap_or_default() {
@@ -245,10 +245,10 @@ impl Tinker {
                 }
                 let weights = match body["model_path"].as_str() {
                     None if body["base_model"] == "base" => Weights::default(),
-                    None => return Reply::Json(400, json!({ "detail": "no such base model" })),
+                    None => return ScriptedReply::Json(400, json!({ "detail": "no such base model" })),
                     Some(path) => match state.checkpoints.get(path) {
                         Some(weights) => weights.clone(),
-                        None => return Reply::Json(400, json!({ "detail": "no such checkpoint" })),
+                        None => return ScriptedReply::Json(400, json!({ "detail": "no such checkpoint" })),
                     },
                 };
                 let id = format!("{}:sample:{}", text("session_id"), body["sampling_session_seq_id"]);
@@ -337,22 +337,22 @@ impl Tinker {
     }
 }
 
-impl State {
+impl ServiceState {
     /// Runs a request, unless it was run before.
-    fn submit(&mut self, known: String, request: &Request, run: impl FnOnce(&mut Self) -> ResultOf) -> Reply {
+    fn submit(&mut self, known: String, request: &Request, run: impl FnOnce(&mut Self) -> ResultOf) -> ScriptedReply {
         if let Some((body, id)) = self.submitted.get(&known) {
             self.duplicates += 1;
             if *body != request.bytes {
                 self.violations.push(format!("{known} came twice with different bodies"));
-                return Reply::Json(409, json!({ "detail": "another request has this place" }));
+                return ScriptedReply::Json(409, json!({ "detail": "another request has this place" }));
             }
-            return Reply::Json(200, json!({ "request_id": id.to_string() }));
+            return ScriptedReply::Json(200, json!({ "request_id": id.to_string() }));
         }
         let result = run(self);
         let id = self.results.len();
         self.results.push(result);
         self.submitted.insert(known, (request.bytes.clone(), id));
-        Reply::Json(200, json!({ "request_id": id.to_string() }))
+        ScriptedReply::Json(200, json!({ "request_id": id.to_string() }))
     }
 
     /// Runs a model's request, which must be the next.
@@ -362,7 +362,7 @@ impl State {
         place: u64,
         request: &Request,
         run: impl FnOnce(&mut Model, &mut HashMap<String, Weights>) -> ResultOf,
-    ) -> Reply {
+    ) -> ScriptedReply {
         self.submit(format!("{model_id}/{place}"), request, |state| {
             let model = state.models.get_mut(model_id).unwrap();
             if place != model.last + 1 {

@@ -35,7 +35,7 @@ pub(crate) struct ComparisonReader {
 
 /// A row as it is written. Other columns are other people's.
 #[derive(Deserialize)]
-struct Row {
+struct ComparisonRow {
     #[serde(default)]
     prompt: Option<Value>,
     #[serde(default)]
@@ -164,7 +164,7 @@ impl ComparisonReader {
 
 impl Comparison {
     pub(super) fn read(json: &[u8], takes_single_answers: bool) -> Result<Self, String> {
-        let mut row: Row = read_row(json)?;
+        let mut row: ComparisonRow = read_row(json)?;
         check_columns(&row.other, &COMPARISON_KEYS)?;
         if let Some(Compared { prompt_conversation, first, second }) = row.comparison.take() {
             if row.prompt.is_some() || row.messages.is_some() || row.first.is_some() || row.second.is_some() {
@@ -200,13 +200,13 @@ impl Comparison {
         }
     }
 
-    fn pair(row: Row, tools: Vec<Value>) -> Result<Self, String> {
+    fn pair(row: ComparisonRow, tools: Vec<Value>) -> Result<Self, String> {
         let names = ["chosen", "rejected"];
         let (prompt, [chosen, rejected]) = two_answers(names, [row.chosen, row.rejected], row.prompt, row.messages)?;
         Ok(Self { prompt, tools, answers: Answers::Pair { chosen, rejected } })
     }
 
-    fn judged(row: Row, tools: Vec<Value>) -> Result<Self, String> {
+    fn judged(row: ComparisonRow, tools: Vec<Value>) -> Result<Self, String> {
         let names = ["completion_A", "completion_B"];
         if row.completion.is_some() {
             return Err("has `completion_A` and `completion_B`, and beside them `completion`".to_owned());
@@ -225,7 +225,7 @@ impl Comparison {
         Ok(Self { prompt, tools, answers })
     }
 
-    fn labelled(label: bool, row: Row, tools: Vec<Value>) -> Result<Self, String> {
+    fn labelled(label: bool, row: ComparisonRow, tools: Vec<Value>) -> Result<Self, String> {
         let (prompt, answer) = match (row.prompt, row.messages, row.completion) {
             (Some(prompt), _, Some(completion)) => {
                 (messages_of("prompt", prompt, "user")?, messages_of("completion", completion, "assistant")?)

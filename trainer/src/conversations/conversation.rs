@@ -32,7 +32,7 @@ pub(crate) struct Marks {
 
 /// A row as it is written. Other columns are other people's.
 #[derive(Deserialize)]
-struct Row {
+struct ConversationRow {
     messages: Vec<Message>,
     #[serde(default)]
     tools: Option<Vec<Value>>,
@@ -48,7 +48,7 @@ impl Conversation {
         };
         let of_others = |columns: &Map<String, Value>| shape(columns).or_else(|| form_of_log(columns));
         let as_log = |words: String| read_row(json).ok().as_ref().and_then(of_others).unwrap_or(words);
-        let row: Row = read_row(json).map_err(as_log)?;
+        let row: ConversationRow = read_row(json).map_err(as_log)?;
         form_of_log(&row.other).map_or(Ok(()), Err)?;
         check_columns(&row.other, &["messages", "tools"])?;
         Self::of(row.messages, row.tools.unwrap_or_default())
@@ -82,7 +82,7 @@ impl Conversation {
 }
 
 /// Reads a row; says of a mistake where in it it is.
-pub(super) fn read_row<Row: DeserializeOwned>(json: &[u8]) -> Result<Row, String> {
+pub(super) fn read_row<R: DeserializeOwned>(json: &[u8]) -> Result<R, String> {
     if json.starts_with(b"\xef\xbb\xbf") {
         return Err("begins with a byte order mark; save the file as UTF-8 without one".to_owned());
     }
@@ -99,7 +99,7 @@ pub(super) fn read_row<Row: DeserializeOwned>(json: &[u8]) -> Result<Row, String
             false => words,
         }
     };
-    let row = Row::deserialize(&mut deserializer).map_err(wrong)?;
+    let row = R::deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(|error| format!("goes on behind the conversation: {error}"))?;
     Ok(row)
 }

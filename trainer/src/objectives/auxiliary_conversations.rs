@@ -7,7 +7,7 @@ use fulgurite_backends::{ForwardBackward, Learner};
 use fulgurite_types::{Datum, LossInputs};
 
 use super::conversation_loss::ConversationLoss;
-use super::objective::{Lesson, Measurement, Objective, Part, Pass, learn};
+use super::objective::{Lesson, LossPart, Measurement, Objective, Pass, learn};
 use crate::sources::{ConversationBatch, DataPosition};
 use crate::{Reporter, TrainError};
 
@@ -50,14 +50,18 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for AuxiliaryCon
         Ok(lesson)
     }
 
-    async fn forward_backward(&mut self, part: &Part, learner: &dyn Learner) -> Result<ForwardBackward, TrainError> {
+    async fn forward_backward(
+        &mut self,
+        part: &LossPart,
+        learner: &dyn Learner,
+    ) -> Result<ForwardBackward, TrainError> {
         match part.is_auxiliary {
             true => self.conversations.forward_backward(part, learner).await,
             false => self.main.forward_backward(part, learner).await,
         }
     }
 
-    async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<Part>, TrainError> {
+    async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<LossPart>, TrainError> {
         if pass.is_auxiliary { Ok(None) } else { self.main.addition(pass, learner).await }
     }
 
@@ -87,7 +91,7 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for AuxiliaryCon
 }
 
 /// A part of conversations whose loss counts for so much.
-fn weighted(part: &Part, by: f32) -> Part {
+fn weighted(part: &LossPart, by: f32) -> LossPart {
     let scaled = |datum: &Datum| {
         let mut datum = datum.clone();
         if let LossInputs::Supervised { weights } = &mut datum.loss_inputs {
@@ -95,5 +99,5 @@ fn weighted(part: &Part, by: f32) -> Part {
         }
         datum
     };
-    Part { data: part.data.iter().map(scaled).collect(), loss: part.loss, is_auxiliary: true }
+    LossPart { data: part.data.iter().map(scaled).collect(), loss: part.loss, is_auxiliary: true }
 }

@@ -26,13 +26,17 @@ pub(crate) trait Objective<Data>: Send + Sync {
     ) -> Result<Lesson, TrainError>;
 
     /// Adds the gradient of a part: of its token losses, unless the objective has another.
-    async fn forward_backward(&mut self, part: &Part, learner: &dyn Learner) -> Result<ForwardBackward, TrainError> {
+    async fn forward_backward(
+        &mut self,
+        part: &LossPart,
+        learner: &dyn Learner,
+    ) -> Result<ForwardBackward, TrainError> {
         Ok(learner.forward_backward(Arc::clone(&part.data), part.loss).await?)
     }
 
     /// What is learnt beside a part, and can be made only once the learner has told the part's logprobs; its gradient adds to
     /// that of the substep.
-    async fn addition(&mut self, _: &Pass, _: &dyn Learner) -> Result<Option<Part>, TrainError> {
+    async fn addition(&mut self, _: &Pass, _: &dyn Learner) -> Result<Option<LossPart>, TrainError> {
         Ok(None)
     }
 
@@ -52,7 +56,7 @@ pub(crate) trait Objective<Data>: Send + Sync {
 
 /// Rows under a loss.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct LossPart {
     pub(crate) data: Arc<[Datum]>,
     pub(crate) loss: LossFunction,
     /// Whether it is of what is learnt beside the main objective.
@@ -63,7 +67,7 @@ pub(crate) struct Part {
 #[derive(Default)]
 pub(crate) struct Lesson {
     /// What each optimizer step learns, in order: the sum of its parts. None if there is nothing to learn.
-    pub(crate) substeps: Vec<Vec<Part>>,
+    pub(crate) substeps: Vec<Vec<LossPart>>,
     /// Passes that the learner has made already, whose gradients have accumulated for one more optimizer step.
     pub(crate) passes: Vec<Pass>,
     /// How long those waited for rollouts.
@@ -90,8 +94,8 @@ impl Lesson {
     }
 
     /// One part a substep, all under one loss.
-    pub(crate) fn substeps_of(data: impl IntoIterator<Item = Arc<[Datum]>>, loss: LossFunction) -> Vec<Vec<Part>> {
-        data.into_iter().map(|data| vec![Part { data, loss, is_auxiliary: false }]).collect()
+    pub(crate) fn substeps_of(data: impl IntoIterator<Item = Arc<[Datum]>>, loss: LossFunction) -> Vec<Vec<LossPart>> {
+        data.into_iter().map(|data| vec![LossPart { data, loss, is_auxiliary: false }]).collect()
     }
 }
 
@@ -143,14 +147,14 @@ pub(crate) fn trained_tokens<'p>(rows: &[TrainedRow], passes: &'p [Pass]) -> Vec
 pub(crate) async fn learn<Data>(
     objective: &mut (impl Objective<Data> + ?Sized),
     substep: usize,
-    part: &Part,
+    part: &LossPart,
     learner: &dyn Learner,
 ) -> Result<Pass, TrainError> {
     let computed = objective.forward_backward(part, learner).await?;
     let ForwardBackward { loss_sum, logprobs, entropies } = computed;
     let (data, is_auxiliary) = (Arc::clone(&part.data), part.is_auxiliary);
     let pass = Pass { substep, is_auxiliary, data, logprobs, loss_sum, entropies };
-    if let Some(Part { data, loss, .. }) = objective.addition(&pass, learner).await? {
+    if let Some(LossPart { data, loss, .. }) = objective.addition(&pass, learner).await? {
         learner.forward_backward(data, loss).await?;
     }
     Ok(pass)

@@ -12,7 +12,7 @@ use fulgurite_renderers::WeightedTokens;
 use fulgurite_types::{Datum, LossInputs};
 use serde_json::Map;
 
-use super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::objective::{Lesson, LossPart, Measurement, Objective, Pass};
 use super::preference_scores::PreferenceScores;
 use super::reference::Reference;
 use crate::conversations::ComparedExample;
@@ -84,7 +84,11 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
     }
 
     /// Of the comparisons, in place of the part's token losses.
-    async fn forward_backward(&mut self, part: &Part, learner: &dyn Learner) -> Result<ForwardBackward, TrainError> {
+    async fn forward_backward(
+        &mut self,
+        part: &LossPart,
+        learner: &dyn Learner,
+    ) -> Result<ForwardBackward, TrainError> {
         match &self.comparisons {
             Some(comparisons) => {
                 let data = Arc::clone(&part.data);

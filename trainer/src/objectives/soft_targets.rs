@@ -8,7 +8,7 @@ use fulgurite_types::{Chunk, Datum, LossInputs};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::conversation_loss::ConversationLoss;
-use super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::objective::{Lesson, LossPart, Measurement, Objective, Pass};
 use super::policy::{CONCURRENCY, Teachers};
 use super::target_distributions::{soft_targets, target_entropy};
 use crate::conversations::Likeliest;
@@ -60,7 +60,7 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
                     rows.zip(written.by_ref()).map(taught).collect::<Result<_, _>>()?
                 }
             };
-            *part = Part { data: data.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false };
+            *part = LossPart { data: data.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false };
         }
         Ok(lesson)
     }

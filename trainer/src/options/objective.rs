@@ -1,6 +1,6 @@
 //! The objectives, each with its own keys.
 
-use super::flat::part::Part;
+use super::flat::part::OptionsPart;
 use super::flat::table::TrainerTable;
 use super::keys::objective_name::ObjectiveName;
 use super::objectives::dpo::DpoOptions;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flat::part::Part;
+use super::flat::part::OptionsPart;
 use super::flat::table::TrainerTable;
 use super::keys::data_source::DataSource;
 use super::keys::distillation::DistillationOptions;

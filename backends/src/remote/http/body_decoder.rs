@@ -5,10 +5,10 @@ const ASIDE_LIMIT: usize = 16 * 1024;
 
 /// The bytes of a response's body on a connection, as they come, to what they say.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BodyDecoder(State);
+pub(crate) struct BodyDecoder(DecoderState);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DecoderState {
     UntilClose,
     /// So many bytes are left of the body.
     Length(u64),
@@ -41,21 +41,21 @@ enum State {
 impl BodyDecoder {
     pub(crate) fn new(framing: Framing) -> Self {
         Self(match framing {
-            Framing::UntilClose => State::UntilClose,
-            Framing::Length(0) => State::Over,
-            Framing::Length(length) => State::Length(length),
+            Framing::UntilClose => DecoderState::UntilClose,
+            Framing::Length(0) => DecoderState::Over,
+            Framing::Length(length) => DecoderState::Length(length),
             Framing::Chunked => SIZE,
         })
     }
 
     /// Whether all of the body has come.
     pub(crate) fn is_over(&self) -> bool {
-        self.0 == State::Over
+        self.0 == DecoderState::Over
     }
 
     /// Whether the body is whole if the connection ends here.
     pub(crate) fn may_end(&self) -> bool {
-        matches!(self.0, State::Over | State::UntilClose)
+        matches!(self.0, DecoderState::Over | DecoderState::UntilClose)
     }
 
     /// Adds what bytes say to `data`. How many of them belong to the body: all but those behind its end. What is wrong
@@ -64,17 +64,17 @@ impl BodyDecoder {
         let mut rest = bytes;
         while let (Some((&byte, behind)), false) = (rest.split_first(), self.is_over()) {
             (self.0, rest) = match self.0 {
-                State::Length(left) => {
+                DecoderState::Length(left) => {
                     let (left, rest) = take(left, rest, data);
-                    (if left == 0 { State::Over } else { State::Length(left) }, rest)
+                    (if left == 0 { DecoderState::Over } else { DecoderState::Length(left) }, rest)
                 }
-                State::Chunk(left) => {
+                DecoderState::Chunk(left) => {
                     let (left, rest) = take(left, rest, data);
-                    (if left == 0 { State::ChunkEnd(b"\r\n") } else { State::Chunk(left) }, rest)
+                    (if left == 0 { DecoderState::ChunkEnd(b"\r\n") } else { DecoderState::Chunk(left) }, rest)
                 }
-                State::UntilClose => {
+                DecoderState::UntilClose => {
                     data.extend_from_slice(rest);
-                    (State::UntilClose, &[][..])
+                    (DecoderState::UntilClose, &[][..])
                 }
                 state => (state.step(byte)?, behind),
             };
@@ -83,33 +83,37 @@ impl BodyDecoder {
     }
 }
 
-const SIZE: State = State::Size { size: 0, digits: 0 };
+const SIZE: DecoderState = DecoderState::Size { size: 0, digits: 0 };
 
-impl State {
+impl DecoderState {
     /// What a byte between chunks leads to.
     fn step(self, byte: u8) -> Result<Self, String> {
         Ok(match (self, byte) {
-            (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
+            (DecoderState::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
                 let size = size.checked_mul(16).ok_or("a chunk of its answer has no end")? + u64::from(digit);
-                State::Size { size, digits: digits + 1 }
+                DecoderState::Size { size, digits: digits + 1 }
             }
-            (State::Size { size, digits: 1.. } | State::Extension { size, .. }, b'\r') => State::SizeEnd { size },
-            (State::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => State::Extension { size, length: 0 },
-            (State::Extension { size, length }, _) if byte != b'\n' && length < ASIDE_LIMIT => {
-                State::Extension { size, length: length + 1 }
+            (DecoderState::Size { size, digits: 1.. } | DecoderState::Extension { size, .. }, b'\r') => {
+                DecoderState::SizeEnd { size }
             }
-            (State::SizeEnd { size: 0 }, b'\n') => State::Trailers { line: 0, length: 0 },
-            (State::SizeEnd { size }, b'\n') => State::Chunk(size),
-            (State::ChunkEnd([expected, rest @ ..]), _) if byte == *expected => match rest {
+            (DecoderState::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => {
+                DecoderState::Extension { size, length: 0 }
+            }
+            (DecoderState::Extension { size, length }, _) if byte != b'\n' && length < ASIDE_LIMIT => {
+                DecoderState::Extension { size, length: length + 1 }
+            }
+            (DecoderState::SizeEnd { size: 0 }, b'\n') => DecoderState::Trailers { line: 0, length: 0 },
+            (DecoderState::SizeEnd { size }, b'\n') => DecoderState::Chunk(size),
+            (DecoderState::ChunkEnd([expected, rest @ ..]), _) if byte == *expected => match rest {
                 [] => SIZE,
-                _ => State::ChunkEnd(rest),
+                _ => DecoderState::ChunkEnd(rest),
             },
-            (State::Trailers { line: 0, .. }, b'\n') => State::Over,
-            (State::Trailers { length, .. }, b'\n') => State::Trailers { line: 0, length },
-            (State::Trailers { line, length }, b'\r') => State::Trailers { line, length },
-            (State::Trailers { line, length }, _) if length < ASIDE_LIMIT => {
-                State::Trailers { line: line + 1, length: length + 1 }
+            (DecoderState::Trailers { line: 0, .. }, b'\n') => DecoderState::Over,
+            (DecoderState::Trailers { length, .. }, b'\n') => DecoderState::Trailers { line: 0, length },
+            (DecoderState::Trailers { line, length }, b'\r') => DecoderState::Trailers { line, length },
+            (DecoderState::Trailers { line, length }, _) if length < ASIDE_LIMIT => {
+                DecoderState::Trailers { line: line + 1, length: length + 1 }
             }
             _ => return Err("its answer is not cut into chunks as it says".to_owned()),
         })

@@ -65,21 +65,21 @@ impl std::fmt::Debug for SecretFields {
 
 /// An answer of which no more than the head has come.
 #[derive(Debug)]
-struct Reply {
+struct HostReply {
     status: StatusCode,
     /// In words, where there is none.
     content_type: String,
     body: ReplyBody,
 }
 
-impl Reply {
+impl HostReply {
     fn new(status: StatusCode, content_type: Option<&str>, body: ReplyBody) -> Self {
         let content_type = content_type.unwrap_or("nothing").chars().take(MESSAGE_LIMIT).collect();
         Self { status, content_type, body }
     }
 }
 
-impl From<reqwest::Response> for Reply {
+impl From<reqwest::Response> for HostReply {
     fn from(response: reqwest::Response) -> Self {
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let (status, content_type) = (response.status(), content_type.map(str::to_owned));
@@ -198,7 +198,7 @@ impl Host {
                 let request = [request.into_bytes().as_slice(), &self.fields.0, b"\r\n", &body].concat();
                 let sent = async {
                     let (head, body) = connections.send(&request).await?;
-                    Ok(Reply::new(head.status, head.content_type.as_deref(), body))
+                    Ok(HostReply::new(head.status, head.content_type.as_deref(), body))
                 };
                 self.in_time(sent, |error: std::io::Error| error_text(&error)).await?
             }
@@ -207,7 +207,7 @@ impl Host {
                 self.send(request).await?
             }
         };
-        let Reply { content_type, body, .. } = self.successful(reply).await?;
+        let HostReply { content_type, body, .. } = self.successful(reply).await?;
         if content_type.starts_with("text/event-stream") {
             return Ok(body);
         }
@@ -225,7 +225,7 @@ impl Host {
         url
     }
 
-    async fn successful(&self, reply: Reply) -> Result<Reply, BackendError> {
+    async fn successful(&self, reply: HostReply) -> Result<HostReply, BackendError> {
         if reply.status.is_success() {
             return Ok(reply);
         }
@@ -236,16 +236,16 @@ impl Host {
         Err(refusal(&self.name(), reply.status, &message))
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Reply, BackendError> {
-        self.in_time(async { request.send().await.map(Reply::from) }, describe).await
+    async fn send(&self, request: RequestBuilder) -> Result<HostReply, BackendError> {
+        self.in_time(async { request.send().await.map(HostReply::from) }, describe).await
     }
 
     /// The head of an answer, unless it takes too long.
     async fn in_time<E>(
         &self,
-        sent: impl Future<Output = Result<Reply, E>>,
+        sent: impl Future<Output = Result<HostReply, E>>,
         error_text: impl Fn(E) -> String,
-    ) -> Result<Reply, BackendError> {
+    ) -> Result<HostReply, BackendError> {
         match tokio::time::timeout(self.silence_limit, sent).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(self.unavailable(&error_text(error))),

@@ -20,7 +20,7 @@ pub(super) struct ContentBlocks {
     blocks: Vec<Block>,
     is_open: bool,
     /// The call that has started and is not complete.
-    call: Option<Call>,
+    call: Option<OpenToolUse>,
 }
 
 /// Which calls a stream sends as they are sampled, and not once they are whole.
@@ -39,7 +39,7 @@ impl EagerCalls {
     }
 }
 
-struct Call {
+struct OpenToolUse {
     id: String,
     name: String,
     arguments: String,
@@ -134,7 +134,7 @@ impl ContentBlocks {
         if is_block {
             self.start(Block::ToolUse { id: id.to_owned(), name: name.to_owned(), input: None }, events);
         }
-        self.call = Some(Call { id: id.to_owned(), name: name.to_owned(), arguments: String::new(), is_block });
+        self.call = Some(OpenToolUse { id: id.to_owned(), name: name.to_owned(), arguments: String::new(), is_block });
     }
 
     /// Adds to the arguments of the call, which is whole as soon as they can be read.
@@ -149,7 +149,7 @@ impl ContentBlocks {
             self.call = Some(call);
             return;
         };
-        let Call { id, name, arguments, is_block } = call;
+        let OpenToolUse { id, name, arguments, is_block } = call;
         if !is_block {
             self.start(Block::ToolUse { id, name, input: None }, events);
             events.push(self.json_delta(&arguments));

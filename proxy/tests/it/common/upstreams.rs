@@ -11,7 +11,7 @@ use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{Generation, GenerationFilter, NewRollout, Span, SpanFilter};
 use serde_json::{Value, json};
 
-use crate::scripted::{Reply, ScriptedServer, Step};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 
 pub const KEY: &str = "sk-of-the-upstream";
 
@@ -22,7 +22,7 @@ pub struct Setup {
     pub store: Store,
     pub client: reqwest::Client,
     pub server: ScriptedServer,
-    pub scripts: Arc<Mutex<VecDeque<Reply>>>,
+    pub scripts: Arc<Mutex<VecDeque<ScriptedReply>>>,
     _directory: tempfile::TempDir,
 }
 
@@ -47,11 +47,11 @@ fn models(server: &ScriptedServer) -> Vec<ServedModel> {
 }
 
 impl Setup {
-    pub async fn new(replies: Vec<Reply>) -> Self {
+    pub async fn new(replies: Vec<ScriptedReply>) -> Self {
         let scripts = Arc::new(Mutex::new(VecDeque::from(replies)));
         let played = scripts.clone();
         let server = ScriptedServer::start(move |_| {
-            played.lock().unwrap().pop_front().unwrap_or_else(|| Reply::Json(599, json!("no script is left")))
+            played.lock().unwrap().pop_front().unwrap_or_else(|| ScriptedReply::Json(599, json!("no script is left")))
         })
         .await;
         let directory = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ impl Setup {
         serve(&self.store, models(&self.server)).await
     }
 
-    pub fn play(&self, reply: Reply) {
+    pub fn play(&self, reply: ScriptedReply) {
         self.scripts.lock().unwrap().push_back(reply);
     }
 
@@ -129,9 +129,9 @@ pub async fn serve_proxy(proxy: Proxy) -> String {
 }
 
 /// An answer with headers of its own.
-pub fn with_headers(status: u16, headers: &str, body: &str) -> Reply {
+pub fn with_headers(status: u16, headers: &str, body: &str) -> ScriptedReply {
     let head = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n", body.len());
-    Reply::Raw(vec![Step::Bytes([head, body.to_owned()].concat().into_bytes())])
+    ScriptedReply::Raw(vec![Step::Bytes([head, body.to_owned()].concat().into_bytes())])
 }
 
 /// An event under its own name, as Anthropic and Responses write it.

@@ -4,7 +4,7 @@ use fulgurite_store::{EVENT_DATA, EVENT_TYPE};
 use fulgurite_types::{AttemptStatus, NewRollout, SpanFilter};
 
 use crate::common::{BODY_LIMIT, Script, Setup, body, chunks};
-use crate::scripted::{Reply, ScriptedServer};
+use crate::scripted::{ScriptedReply, ScriptedServer};
 use fulgurite_backends::SamplingEnd;
 use fulgurite_proxy::ProxyOptions;
 use reqwest::Method;
@@ -189,7 +189,7 @@ async fn calls_of_a_registered_model_are_passed_on_and_recorded_with_the_tokens_
         "logprobs": { "content": [{ "token": "17", "logprob": -0.5 }, { "token": ".", "logprob": -0.25 }] },
     }], "usage": { "prompt_tokens": 2, "completion_tokens": 2 } });
     let replied = answer.clone();
-    let server = ScriptedServer::start(move |_| Reply::Json(200, replied.clone())).await;
+    let server = ScriptedServer::start(move |_| ScriptedReply::Json(200, replied.clone())).await;
     let setup = Setup::new(vec![]).await;
     let rollout = enqueue(&setup).await;
     let endpoint = format!("{}/v1", server.url);

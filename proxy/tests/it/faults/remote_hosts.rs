@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fulgurite_types::{Generation, GenerationFilter, NewRollout, WeightsFrom};
 
-use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step, Vllm, generated, generated_by};
 use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
@@ -118,12 +118,12 @@ fn logprobs(tokens: &[(u32, f64)]) -> Vec<f32> {
 }
 
 /// An answer in events of one token each.
-fn answer(tokens: &[(u32, f64)], spans: &[(&str, usize, usize)]) -> Reply {
+fn answer(tokens: &[(u32, f64)], spans: &[(&str, usize, usize)]) -> ScriptedReply {
     let (last, others) = tokens.split_last().unwrap();
     let mut steps: Vec<Step> = others.iter().map(|token| Step::Event(generated(&[*token], None))).collect();
     steps.push(Step::Event(generated_by(&[*last], "stop", spans)));
     steps.extend(Step::done());
-    Reply::Stream(steps)
+    ScriptedReply::Stream(steps)
 }
 
 #[tokio::test]
@@ -174,9 +174,9 @@ async fn a_host_that_fails_before_the_first_token_is_passed_over_for_another() {
     let setup = Setup::new(&hosts.each_ref()).await;
     let tokens = setup.tokens("I am 17.<|im_end|>");
     for (before, failure) in [
-        Reply::Raw(vec![Step::Reset]),
-        Reply::Json(500, json!({ "error": { "message": "engine is dead" } })),
-        Reply::Stream(vec![Step::Text("<html>".into()), Step::End]),
+        ScriptedReply::Raw(vec![Step::Reset]),
+        ScriptedReply::Json(500, json!({ "error": { "message": "engine is dead" } })),
+        ScriptedReply::Stream(vec![Step::Text("<html>".into()), Step::End]),
     ]
     .into_iter()
     .enumerate()
@@ -203,7 +203,7 @@ async fn an_answer_that_breaks_off_is_an_error_and_its_tokens_are_recorded_as_fa
             true => steps.extend([Step::Wait(has_read.clone()), Step::Reset]),
             false => steps.push(Step::Close),
         }
-        vllm.play(Reply::Stream(steps));
+        vllm.play(ScriptedReply::Stream(steps));
         let mut response = setup.ask(stream).await;
         let status = response.status().as_u16();
         let mut text = Vec::new();
@@ -236,9 +236,9 @@ async fn an_answer_that_breaks_off_goes_on_from_there_and_its_client_sees_one_an
         let whole = setup.tokens("I am 17.<|im_end|>");
         let (first, rest) = whole.split_at(3);
         let steps = first.iter().map(|token| Step::Event(generated(&[*token], None)));
-        vllm.play(Reply::Stream(steps.chain([Step::Close]).collect()));
+        vllm.play(ScriptedReply::Stream(steps.chain([Step::Close]).collect()));
         // It comes back after a while, as one does that is restarted.
-        vllm.play(Reply::Raw(vec![Step::Reset]));
+        vllm.play(ScriptedReply::Raw(vec![Step::Reset]));
         vllm.play(answer(rest, &[("4", 0, rest.len())]));
         let text = setup.ask(stream).await.text().await.unwrap();
         assert!(!text.contains("error"), "{text}");
@@ -259,7 +259,7 @@ async fn an_answer_that_breaks_off_again_and_again_has_no_more_time_than_one_tha
     let limits = SamplingLimits { whole, host_patience: Duration::from_secs(60), ..SamplingLimits::default() };
     let setup = Setup::within(vec![host.url.clone()], limits).await;
     for token in setup.tokens(&"17 ".repeat(20)).into_iter().take(20) {
-        vllm.play(Reply::Stream(vec![Step::Event(generated(&[token], None)), Step::Close]));
+        vllm.play(ScriptedReply::Stream(vec![Step::Event(generated(&[token], None)), Step::Close]));
     }
     let (status, error) = setup.ask_whole().await;
     assert_eq!((status, &error["error"]["code"]), (504, &json!("sampler_timeout")), "{error}");
@@ -295,7 +295,7 @@ async fn a_lie_ends_the_answer_before_it_is_believed() {
     let setup = Setup::new(&[&host]).await;
     let tokens = setup.tokens("I am");
     let lie = generated(&[(1_000_000, -0.5)], None);
-    vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Event(lie), Step::End]));
+    vllm.play(ScriptedReply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Event(lie), Step::End]));
     let (status, reply) = setup.ask_whole().await;
     assert_eq!(status, 502, "{reply}");
     assert!(reply["error"]["message"].as_str().unwrap().contains("there is no token 1000000"), "{reply}");
@@ -303,16 +303,16 @@ async fn a_lie_ends_the_answer_before_it_is_believed() {
 }
 
 /// A reply with this head and body, after which the connection is closed.
-fn raw(head: &str, body: &[u8]) -> Reply {
-    Reply::Raw(vec![Step::Bytes([head.as_bytes(), b"\r\n\r\n", body].concat()), Step::Close])
+fn raw(head: &str, body: &[u8]) -> ScriptedReply {
+    ScriptedReply::Raw(vec![Step::Bytes([head.as_bytes(), b"\r\n\r\n", body].concat()), Step::Close])
 }
 
 /// What a host may say instead of the second token of an honest answer, or of the whole answer. Each has its name.
-fn lies(honest: &[(u32, f64)]) -> Vec<(&'static str, Reply)> {
+fn lies(honest: &[(u32, f64)]) -> Vec<(&'static str, ScriptedReply)> {
     const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream";
     let (first, second) = (honest[0], honest[1]);
     let good = || Step::Event(generated(&[first], None));
-    let behind = |steps: Vec<Step>| Reply::Stream(std::iter::once(good()).chain(steps).collect());
+    let behind = |steps: Vec<Step>| ScriptedReply::Stream(std::iter::once(good()).chain(steps).collect());
     let event = |event: Value| behind(vec![Step::Event(event), Step::End]);
     let changed = |pointer: &str, value: Value| {
         let mut changed = generated(&[second], None);
@@ -499,7 +499,9 @@ async fn what_the_host_refuses_is_the_agents_to_put_right_and_no_other_host_is_a
     let hosts = [vllm.serve().await, vllm.serve().await];
     let setup = Setup::new(&hosts.each_ref()).await;
     let refusal = json!({ "error": { "message": "no such thing", "code": 400 } });
-    for refusal in [Reply::Json(400, refusal.clone()), Reply::Stream(vec![Step::Event(refusal), Step::End])] {
+    for refusal in
+        [ScriptedReply::Json(400, refusal.clone()), ScriptedReply::Stream(vec![Step::Event(refusal), Step::End])]
+    {
         vllm.play(refusal);
         let (status, error) = setup.ask_whole().await;
         assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")), "{error}");
@@ -514,7 +516,7 @@ async fn an_agent_that_leaves_a_stalled_host_ends_its_work_and_is_recorded_so() 
     let setup = Setup::new(&[&host]).await;
     let tokens = setup.tokens("I am");
     let (on_disconnect, disconnected) = oneshot::channel();
-    vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Hang(on_disconnect)]));
+    vllm.play(ScriptedReply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Hang(on_disconnect)]));
     let mut response = setup.ask(true).await;
     assert!(response.chunk().await.unwrap().is_some());
     drop(response);

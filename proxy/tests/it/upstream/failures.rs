@@ -8,7 +8,7 @@ use fulgurite_types::StatusCode;
 use crate::common::upstreams::{
     KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, serve_proxy, streamed, upstream_model, with_headers,
 };
-use crate::scripted::{Reply, ScriptedServer, Step};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 use fulgurite_backends::UpstreamDialect;
 use fulgurite_proxy::{Proxy, ProxyOptions, SamplingLimits};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
 
 #[tokio::test]
 async fn an_upstream_that_gives_no_answer_is_told_in_the_clients_dialect() {
-    let setup = Setup::new(vec![Reply::Raw(vec![Step::Reset]), Reply::Raw(vec![Step::Close])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Raw(vec![Step::Reset]), ScriptedReply::Raw(vec![Step::Close])]).await;
     let (rollout, base) = setup.attempt().await;
     let response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
     assert_eq!(response.status(), 503);
@@ -71,7 +71,7 @@ async fn an_upstream_that_gives_no_answer_is_told_in_the_clients_dialect() {
 #[tokio::test]
 async fn a_whole_answer_that_is_cut_short_is_no_answer() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"id\":";
-    let setup = Setup::new(vec![Reply::Raw(vec![bytes(head), Step::Close])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Raw(vec![bytes(head), Step::Close])]).await;
     let (rollout, base) = setup.attempt().await;
     let response = setup.post(&format!("{base}/chat/completions"), &chat()).await;
     assert_eq!(response.status(), 502);
@@ -96,7 +96,7 @@ async fn a_stream_that_breaks_ends_with_an_error_in_its_dialect_and_is_recorded_
     ] {
         for last in [Step::Close, Step::Reset, Step::End] {
             let cut = bytes(format!("{came}data: {{\"cut"));
-            let setup = Setup::new(vec![Reply::Stream(vec![cut, last])]).await;
+            let setup = Setup::new(vec![ScriptedReply::Stream(vec![cut, last])]).await;
             let (rollout, base) = setup.attempt().await;
             let request = json!({ "model": model, "stream": true, "messages": [{ "role": "user", "content": "?" }], "input": "?" });
             let text = setup.post(&format!("{base}/{path}"), &request).await.text().await.unwrap();
@@ -117,7 +117,7 @@ async fn a_stream_that_breaks_ends_with_an_error_in_its_dialect_and_is_recorded_
 async fn an_error_that_the_upstream_tells_in_its_stream_is_passed_on_and_recorded() {
     let error = json!({ "error": { "message": "overloaded", "code": 529 } });
     let stream = format!("data: {}\n\ndata: {error}\n\n", chunk(json!({ "content": "I" }), None));
-    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&stream), Step::End])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(vec![bytes(&stream), Step::End])]).await;
     let text = setup.post(&format!("{}/v1/chat/completions", setup.url), &streamed(chat())).await.text().await.unwrap();
     assert_eq!(text, stream);
     assert_eq!(setup.generation_when(|_| true).await.stop_reason.as_str(), "error");
@@ -127,7 +127,7 @@ async fn an_error_that_the_upstream_tells_in_its_stream_is_passed_on_and_recorde
 async fn a_key_that_the_upstream_tells_in_its_stream_is_neither_passed_on_nor_recorded() {
     let error = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}"), "code": 401 } });
     let stream = format!("data: {error}\n\n");
-    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&stream), Step::End])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(vec![bytes(&stream), Step::End])]).await;
     let (rollout, base) = setup.attempt().await;
     let text = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await.text().await.unwrap();
     assert_eq!(text, stream.replace(KEY, "[key]"));
@@ -161,7 +161,7 @@ async fn an_upstream_that_says_nothing_is_given_up_in_the_clients_dialect() {
     // An answer in one piece is silent until its end.
     let of_whole = (SamplingLimits { whole: AT_ONCE, ..WITHOUT_LIMIT }, "the end of the answer", "call");
     for ((limits, awaited, key), request) in [(of_first, streamed(chat())), (of_whole, chat())] {
-        setup.play(Reply::Raw(vec![Step::Hang(oneshot::channel().0)]));
+        setup.play(ScriptedReply::Raw(vec![Step::Hang(oneshot::channel().0)]));
         let (rollout, base) = attempt_within(&setup, limits).await;
         let response = setup.post(&format!("{base}/chat/completions"), &request).await;
         assert_eq!(response.status(), 504);
@@ -182,7 +182,7 @@ async fn a_stream_that_falls_silent_is_broken_off_and_what_came_is_recorded() {
     let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "I am" } });
     let came = [started, block, delta].iter().map(named).collect::<String>();
     let (on_disconnect, disconnected) = oneshot::channel();
-    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&came), Step::Hang(on_disconnect)])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(vec![bytes(&came), Step::Hang(on_disconnect)])]).await;
     let (rollout, base) = attempt_within(&setup, SamplingLimits { silence: AT_ONCE, ..WITHOUT_LIMIT }).await;
     let request = json!({ "model": "claude", "stream": true, "max_tokens": 9, "messages": [] });
     let text = setup.post(&format!("{base}/messages"), &request).await.text().await.unwrap();
@@ -198,7 +198,7 @@ async fn a_stream_that_falls_silent_is_broken_off_and_what_came_is_recorded() {
 async fn a_stream_that_goes_on_and_on_has_its_time() {
     let came = Step::Event(chunk(json!({ "content": "I am" }), None));
     let steps = vec![came, Step::Hang(oneshot::channel().0)];
-    let setup = Setup::new(vec![Reply::Stream(steps)]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(steps)]).await;
     let (_, base) = attempt_within(&setup, SamplingLimits { whole: AT_ONCE, ..WITHOUT_LIMIT }).await;
     let text = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await.text().await.unwrap();
     assert!(text.contains("the end of the answer did not come within 0.02 seconds (proxy.call_seconds)"), "{text}");
@@ -208,7 +208,7 @@ async fn a_stream_that_goes_on_and_on_has_its_time() {
 async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
     let (on_disconnect, disconnected) = oneshot::channel();
     let came = Step::Event(chunk(json!({ "content": "I am" }), None));
-    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(on_disconnect)])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(vec![came, Step::Hang(on_disconnect)])]).await;
     let models = vec![upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, vec![setup.server.url.clone()])];
     let proxy = Proxy::new(setup.store.clone(), models, ProxyOptions::default()).unwrap();
     let url = serve_proxy(proxy.clone()).await;
@@ -227,7 +227,7 @@ async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
 async fn a_client_that_hangs_up_ends_the_request_at_the_upstream() {
     let (on_disconnect, disconnected) = oneshot::channel();
     let came = Step::Event(chunk(json!({ "content": "I am" }), None));
-    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(on_disconnect)])]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(vec![came, Step::Hang(on_disconnect)])]).await;
     let (rollout, base) = setup.attempt().await;
     let mut response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
     response.chunk().await.unwrap().unwrap();
@@ -242,7 +242,7 @@ async fn a_client_that_hangs_up_ends_the_request_at_the_upstream() {
 
     // The same before anything has come.
     let (on_disconnect, disconnected) = oneshot::channel();
-    setup.play(Reply::Raw(vec![Step::Hang(on_disconnect)]));
+    setup.play(ScriptedReply::Raw(vec![Step::Hang(on_disconnect)]));
     let (rollout, base) = setup.attempt().await;
     let requests = setup.server.requests.lock().unwrap().len();
     let (client, url) = (setup.client.clone(), format!("{base}/chat/completions"));
@@ -272,7 +272,7 @@ async fn a_request_that_is_sent_again_with_its_key_is_not_sent_on_again() {
     let first = Step::Event(chunk(json!({ "content": "I am" }), None));
     let last = Step::Event(chunk(json!({ "content": " 17." }), Some("stop")));
     let steps = [first, Step::Wait(go_on.clone()), last].into_iter().chain(Step::done()).collect();
-    let setup = Setup::new(vec![Reply::Stream(steps), Reply::Json(200, chat_answer("other"))]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(steps), ScriptedReply::Json(200, chat_answer("other"))]).await;
     let (_, base) = setup.attempt().await;
     let mut one = post_with_key(&setup, &base, "k", &streamed(chat())).await;
     let first = one.chunk().await.unwrap().unwrap();
@@ -302,14 +302,14 @@ async fn an_answer_that_was_taken_stays_so_when_one_who_asks_for_it_again_leaves
     let part = || Step::Event(chunk(json!({ "content": part }), None));
     let last = || Step::Event(chunk(json!({ "content": "." }), Some("stop")));
     let long = (0..256).map(|_| part()).chain([last()]).chain(Step::done()).collect();
-    let setup = Setup::new(vec![Reply::Stream(long)]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(long)]).await;
     let (_, base) = setup.attempt().await;
     let whole = post_with_key(&setup, &base, "k", &streamed(chat())).await.bytes().await.unwrap();
     assert!(whole.ends_with(b"data: [DONE]\n\n"));
     drop(post_with_key(&setup, &base, "k", &streamed(chat())).await);
     // Whenever it is seen that nobody reads any more, the same body asks anew: the answer did not break.
     for requests in 2..22 {
-        setup.play(Reply::Stream([last()].into_iter().chain(Step::done()).collect()));
+        setup.play(ScriptedReply::Stream([last()].into_iter().chain(Step::done()).collect()));
         let response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
         assert!(response.bytes().await.unwrap().len() < 1 << 16);
         assert_eq!(setup.server.requests.lock().unwrap().len(), requests);
@@ -320,9 +320,9 @@ async fn an_answer_that_was_taken_stays_so_when_one_who_asks_for_it_again_leaves
 #[tokio::test]
 async fn a_retry_of_an_error_asks_anew_and_one_of_an_answer_does_not() {
     let setup = Setup::new(vec![
-        Reply::Json(500, json!({ "error": "no" })),
-        Reply::Json(200, chat_answer("a")),
-        Reply::Json(200, chat_answer("b")),
+        ScriptedReply::Json(500, json!({ "error": "no" })),
+        ScriptedReply::Json(200, chat_answer("a")),
+        ScriptedReply::Json(200, chat_answer("b")),
     ])
     .await;
     let (_, base) = setup.attempt().await;
@@ -347,9 +347,9 @@ async fn a_retry_of_an_error_asks_anew_and_one_of_an_answer_does_not() {
 #[tokio::test]
 async fn a_host_that_gives_no_answer_is_passed_over_for_another() {
     let setup = Setup::new(vec![]).await;
-    let dead = ScriptedServer::start(|_| Reply::Raw(vec![Step::Reset])).await;
-    let alive = ScriptedServer::start(|_| Reply::Json(200, chat_answer("alive"))).await;
-    let refusing = ScriptedServer::start(|_| Reply::Json(500, json!({ "error": "of its own" }))).await;
+    let dead = ScriptedServer::start(|_| ScriptedReply::Raw(vec![Step::Reset])).await;
+    let alive = ScriptedServer::start(|_| ScriptedReply::Json(200, chat_answer("alive"))).await;
+    let refusing = ScriptedServer::start(|_| ScriptedReply::Json(500, json!({ "error": "of its own" }))).await;
     let model = |name: &str, hosts: [&ScriptedServer; 2]| {
         upstream_model(name, name, UpstreamDialect::OpenAi, hosts.map(|host| host.url.clone()).to_vec())
     };
@@ -370,7 +370,8 @@ async fn an_attempts_budget_holds_for_calls_that_are_passed_on_and_after_a_resta
     for (budget, code) in
         [(json!({ "calls": 1 }), "budget_exceeded"), (json!({ "tokens": 14 }), "context_length_exceeded")]
     {
-        let setup = Setup::new(vec![Reply::Json(500, json!({})), Reply::Json(200, chat_answer("a"))]).await;
+        let setup =
+            Setup::new(vec![ScriptedReply::Json(500, json!({})), ScriptedReply::Json(200, chat_answer("a"))]).await;
         let (_, base) = setup.attempt_with(json!({ "fulgurite_budget": budget })).await;
         // What came to nothing takes nothing.
         for status in [500, 200, 400] {
@@ -395,7 +396,7 @@ async fn a_call_that_is_passed_on_ends_where_the_attempts_time_does() {
             let (on_disconnect, disconnected) = oneshot::channel();
             let mut hanging = steps();
             hanging.push(Step::Hang(on_disconnect));
-            setup.play(if hanging.len() > 1 { Reply::Stream(hanging) } else { Reply::Raw(hanging) });
+            setup.play(if hanging.len() > 1 { ScriptedReply::Stream(hanging) } else { ScriptedReply::Raw(hanging) });
             let requests = setup.server.requests.lock().unwrap().len();
             let (rollout, base) = setup.attempt_with(json!({ "fulgurite_budget": { "seconds": seconds } })).await;
             let response = setup.post(&format!("{base}/chat/completions"), body).await;

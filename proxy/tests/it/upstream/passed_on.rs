@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fulgurite_types::StatusCode;
 
 use crate::common::upstreams::{self, KEY, Setup, bytes, chat, chat_answer, chunk, named, streamed, with_headers};
-use crate::scripted::{Reply, Step};
+use crate::scripted::{ScriptedReply, Step};
 use fulgurite_backends::{KeyHeader, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{ServedModel, UpstreamModel};
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ async fn a_stream_leaves_as_it_comes_and_its_end_once_it_is_recorded() {
     // Cut in the middle of an event, which leaves whole.
     let (one, other) = rest.split_at(20);
     let steps = vec![bytes(&first), Step::Wait(go_on.clone()), bytes(one), bytes(other), Step::End];
-    let setup = Setup::new(vec![Reply::Stream(steps)]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(steps)]).await;
     let (rollout, base) = setup.attempt().await;
     let mut response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
     assert!(response.headers()["content-type"].to_str().unwrap().starts_with("text/event-stream"));
@@ -154,7 +154,7 @@ async fn a_stream_leaves_as_it_comes_and_its_end_once_it_is_recorded() {
 #[tokio::test]
 async fn a_stream_that_ends_without_saying_so_is_whole_once_its_answer_is() {
     let steps = vec![Step::Event(chunk(json!({ "content": "hi" }), Some("length"))), Step::End];
-    let setup = Setup::new(vec![Reply::Stream(steps)]).await;
+    let setup = Setup::new(vec![ScriptedReply::Stream(steps)]).await;
     let text = setup.post(&format!("{}/v1/chat/completions", setup.url), &streamed(chat())).await.text().await.unwrap();
     assert!(!text.contains("error"), "{text}");
     assert_eq!(setup.generation_when(|_| true).await.stop_reason.as_str(), "length");
@@ -173,7 +173,7 @@ async fn a_call_of_a_custom_tool_is_recorded_whole_and_streamed() {
         Step::Event(chunk(json!({ "tool_calls": [more] }), Some("tool_calls"))),
         Step::End,
     ];
-    let setup = Setup::new(vec![Reply::Json(200, answer), Reply::Stream(steps)]).await;
+    let setup = Setup::new(vec![ScriptedReply::Json(200, answer), ScriptedReply::Stream(steps)]).await;
     for request in [chat(), streamed(chat())] {
         let (rollout, base) = setup.attempt().await;
         let text = setup.post(&format!("{base}/chat/completions"), &request).await.text().await.unwrap();
@@ -223,7 +223,7 @@ async fn messages_go_on_to_who_speaks_anthropics_dialect_whole_and_streamed() {
     let events: String = message_events().iter().map(named).collect();
     let headers = "content-type: application/json\r\nrequest-id: req_of_theirs\r\n";
     let setup = Setup::new(vec![with_headers(200, headers, &message().to_string())]).await;
-    setup.play(Reply::Stream(vec![bytes(events.replace("msg_1", "msg_2")), Step::End]));
+    setup.play(ScriptedReply::Stream(vec![bytes(events.replace("msg_1", "msg_2")), Step::End]));
     let request = json!({ "model": "claude", "max_tokens": 9, "system": "Be brief.", "messages": [
         { "role": "user", "content": [{ "type": "text", "text": "look" }] },
     ], "tools": [{ "name": "look", "input_schema": { "type": "object" } }, { "type": "web_search_1", "name": "web_search" }],
@@ -299,7 +299,7 @@ async fn integers_of_any_length_go_on_come_back_and_are_recorded_with_their_digi
     let events: String = events.iter().map(named).collect();
     let headers = "content-type: application/json\r\n";
     let setup = Setup::new(vec![with_headers(200, headers, &answer("msg_1"))]).await;
-    setup.play(Reply::Stream(vec![bytes(&events), Step::End]));
+    setup.play(ScriptedReply::Stream(vec![bytes(&events), Step::End]));
     // What differs in a digit alone is no retry.
     setup.play(with_headers(200, headers, &answer("msg_3")));
     let other = DIGITS.replace("789", "788");
@@ -339,7 +339,7 @@ async fn integers_of_any_length_go_on_come_back_and_are_recorded_with_their_digi
 
 #[tokio::test]
 async fn a_key_goes_on_in_the_header_that_its_upstream_takes() {
-    let setup = Setup::new(vec![Reply::Json(200, message())]).await;
+    let setup = Setup::new(vec![ScriptedReply::Json(200, message())]).await;
     let options = UpstreamOptions {
         urls: vec![setup.server.url.clone()],
         dialect: UpstreamDialect::Anthropic,
@@ -362,7 +362,7 @@ async fn a_compaction_is_made_by_the_upstream_which_alone_can_read_it() {
         { "id": "msg_1", "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Who?" }] },
         { "id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAAABp" },
     ], "usage": { "input_tokens": 9, "output_tokens": 5, "total_tokens": 14 } });
-    let setup = Setup::new(vec![Reply::Json(200, reply.clone())]).await;
+    let setup = Setup::new(vec![ScriptedReply::Json(200, reply.clone())]).await;
     let (rollout, base) = setup.attempt().await;
     let request = json!({ "model": "judge", "input": "Who?" });
     let whole = setup.post(&format!("{base}/responses/compact"), &request).await.json::<Value>().await.unwrap();
@@ -390,9 +390,9 @@ async fn responses_go_on_whole_and_streamed_and_are_asked_for_again_there() {
     .map(named)
     .collect();
     let setup = Setup::new(vec![
-        Reply::Json(200, response("resp_1")),
-        Reply::Stream(vec![bytes(&events), Step::End]),
-        Reply::Json(200, response("resp_1")),
+        ScriptedReply::Json(200, response("resp_1")),
+        ScriptedReply::Stream(vec![bytes(&events), Step::End]),
+        ScriptedReply::Json(200, response("resp_1")),
     ])
     .await;
     let request = json!({ "model": "judge", "instructions": "Be brief.", "input": "Who?", "store": true });
@@ -429,15 +429,15 @@ async fn responses_go_on_whole_and_streamed_and_are_asked_for_again_there() {
 #[tokio::test]
 async fn completions_embeddings_and_counts_go_on_too() {
     let setup = Setup::new(vec![
-        Reply::Json(
+        ScriptedReply::Json(
             200,
             json!({ "id": "cmpl-1", "choices": [{ "index": 0, "text": "17.", "finish_reason": "length" }] }),
         ),
-        Reply::Json(
+        ScriptedReply::Json(
             200,
             json!({ "object": "list", "data": [{ "embedding": [0.5] }], "usage": { "prompt_tokens": 3 } }),
         ),
-        Reply::Json(200, json!({ "input_tokens": 12 })),
+        ScriptedReply::Json(200, json!({ "input_tokens": 12 })),
     ])
     .await;
     let (rollout, base) = setup.attempt().await;
@@ -463,7 +463,7 @@ async fn completions_embeddings_and_counts_go_on_too() {
 
 #[tokio::test]
 async fn what_a_chat_has_no_words_for_is_recorded_as_it_came() {
-    let setup = Setup::new(vec![Reply::Json(200, message()), Reply::Json(200, chat_answer("c"))]).await;
+    let setup = Setup::new(vec![ScriptedReply::Json(200, message()), ScriptedReply::Json(200, chat_answer("c"))]).await;
     let (rollout, base) = setup.attempt().await;
     let image = json!([{ "type": "image", "source": { "type": "url", "url": "http://x/y.png" } }]);
     let request = json!({ "model": "claude", "max_tokens": 9, "messages": [{ "role": "user", "content": image }] });
@@ -479,7 +479,9 @@ async fn what_a_chat_has_no_words_for_is_recorded_as_it_came() {
 
 #[tokio::test]
 async fn a_call_of_nobody_is_a_session_of_its_own_and_answers_of_one_id_are_kept_apart() {
-    let setup = Setup::new(vec![Reply::Json(200, chat_answer("same")), Reply::Json(200, chat_answer("same"))]).await;
+    let setup =
+        Setup::new(vec![ScriptedReply::Json(200, chat_answer("same")), ScriptedReply::Json(200, chat_answer("same"))])
+            .await;
     for _ in 0..2 {
         assert_eq!(setup.post(&format!("{}/v1/chat/completions", setup.url), &chat()).await.status(), 200);
     }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::common::upstreams::{Setup, bytes, chunk, streamed};
-use crate::scripted::{Reply, Step};
+use crate::scripted::{ScriptedReply, Step};
 
 /// A call without a rollout; the rollout that it got.
-async fn call(setup: &Setup, path: &str, headers: &[(&str, &str)], body: &Value, reply: Reply) -> String {
+async fn call(setup: &Setup, path: &str, headers: &[(&str, &str)], body: &Value, reply: ScriptedReply) -> String {
     setup.play(reply);
     let request = setup.client.post(format!("{}/v1/{path}", setup.url)).json(body);
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -29,9 +29,9 @@ fn assistant(text: &str) -> Value {
     json!({ "role": "assistant", "content": text })
 }
 
-fn chat_reply(message: Value) -> Reply {
+fn chat_reply(message: Value) -> ScriptedReply {
     let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
-    Reply::Json(200, json!({ "object": "chat.completion", "model": "gpt-x-1", "choices": [choice] }))
+    ScriptedReply::Json(200, json!({ "object": "chat.completion", "model": "gpt-x-1", "choices": [choice] }))
 }
 
 /// A user's next turn of a chat; the rollout that it is in.
@@ -62,7 +62,7 @@ async fn a_conversation_that_is_passed_on_is_one_session_in_every_dialect() {
         bytes(format!("data: {}\n\ndata: [DONE]\n\n", chunk(json!({}), Some("stop")))),
         Step::End,
     ];
-    let reply = Reply::Stream(steps);
+    let reply = ScriptedReply::Stream(steps);
     let second = call(&setup, "chat/completions", &[], &streamed(chat_of(&history)), reply).await;
     history.extend([assistant("An x."), user("and?")]);
     let third = call(&setup, "chat/completions", &[], &chat_of(&history), chat_reply(assistant("That is all."))).await;
@@ -72,7 +72,10 @@ async fn a_conversation_that_is_passed_on_is_one_session_in_every_dialect() {
     let messages =
         |history: &[Value]| json!({ "model": "claude", "max_tokens": 9, "system": "Look.", "messages": history });
     let answer = |content: Value, reason: &str| {
-        Reply::Json(200, json!({ "type": "message", "role": "assistant", "content": content, "stop_reason": reason }))
+        ScriptedReply::Json(
+            200,
+            json!({ "type": "message", "role": "assistant", "content": content, "stop_reason": reason }),
+        )
     };
     let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
     let text = json!({ "type": "text", "text": "Let me look." });
@@ -94,7 +97,7 @@ async fn a_conversation_that_is_passed_on_is_one_session_in_every_dialect() {
     let answer = |text: &str| {
         let item =
             json!({ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": text }] });
-        (Reply::Json(200, json!({ "object": "response", "status": "completed", "output": [item] })), item)
+        (ScriptedReply::Json(200, json!({ "object": "response", "status": "completed", "output": [item] })), item)
     };
     let mut history = vec![user("look")];
     let mut of_session = Vec::new();
@@ -139,9 +142,9 @@ async fn users_whose_passed_on_calls_say_the_same_are_not_taken_for_each_other()
         json!({ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Yes." }] });
     let answer = json!({ "object": "response", "status": "completed", "output": [item] });
     let kept = json!({ "model": "judge", "previous_response_id": "resp_1", "input": [user("Go on.")] });
-    let kept = call(&setup, "responses", &[], &kept, Reply::Json(200, answer.clone())).await;
+    let kept = call(&setup, "responses", &[], &kept, ScriptedReply::Json(200, answer.clone())).await;
     let whole = json!({ "model": "judge", "input": [user("Go on."), item, user("More.")] });
-    assert_ne!(call(&setup, "responses", &[], &whole, Reply::Json(200, answer)).await, kept);
+    assert_ne!(call(&setup, "responses", &[], &whole, ScriptedReply::Json(200, answer)).await, kept);
 }
 
 #[tokio::test]

@@ -63,12 +63,12 @@ impl ToolResponses {
 
 /// A part of a turn as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Part<'m> {
+pub(crate) enum TurnPart<'m> {
     Text(Cow<'m, str>),
     Thinking(Cow<'m, str>),
 }
 
-impl<'m> From<ChatPart<'m>> for Part<'m> {
+impl<'m> From<ChatPart<'m>> for TurnPart<'m> {
     fn from(part: ChatPart<'m>) -> Self {
         match part {
             ChatPart::Text(text) => Self::Text(text.into()),

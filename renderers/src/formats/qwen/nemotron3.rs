@@ -6,7 +6,7 @@ use crate::chat_message::{ChatContent, ChatMessage};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow, trimmed_start_cow};
-use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
+use crate::formats::qwen::im_start::{self, END, ToolResponses, TurnPart, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, xml_calls, xml_declarations, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
 use crate::python::python_strings::is_space;
@@ -87,12 +87,12 @@ impl Nemotron3 {
     }
 
     /// The parts of a turn. The chat template reads reasoning in a text, and writes it before all text.
-    fn parts<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Vec<Part<'m>> {
+    fn parts<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Vec<TurnPart<'m>> {
         let message = conversation.at(index);
         if self.cookbook_exact {
             return match &message.content {
-                ChatContent::Text(text) => vec![Part::Text(trimmed(text).into())],
-                ChatContent::Parts(parts) => parts.iter().map(|part| Part::from(*part)).collect(),
+                ChatContent::Text(text) => vec![TurnPart::Text(trimmed(text).into())],
+                ChatContent::Parts(parts) => parts.iter().map(|part| TurnPart::from(*part)).collect(),
             };
         }
         let (reasoning, text) = match single_text(&message.content) {
@@ -114,7 +114,7 @@ impl Nemotron3 {
             (false, true, Layout::Inline) => text,
             _ => trimmed_end_cow(text),
         };
-        reasoning.map(Part::Thinking).into_iter().chain([Part::Text(text)]).collect()
+        reasoning.map(TurnPart::Thinking).into_iter().chain([TurnPart::Text(text)]).collect()
     }
 
     /// Reasoning and text that were found in one text, without the line breaks that set them apart.
@@ -138,8 +138,8 @@ impl Nemotron3 {
         let message = conversation.at(index);
         let mut parts = self.parts(conversation, index);
         let is_history = self.is_history(conversation, index);
-        let has_text = parts.iter().any(|part| matches!(part, Part::Text(text) if !text.is_empty()));
-        let has_reasoning_part = parts.iter().any(|part| matches!(part, Part::Thinking(_)));
+        let has_text = parts.iter().any(|part| matches!(part, TurnPart::Text(text) if !text.is_empty()));
+        let has_reasoning_part = parts.iter().any(|part| matches!(part, TurnPart::Thinking(_)));
         let reasons = match self.cookbook_exact {
             true => has_reasoning(&message.content),
             false => has_reasoning_part,
@@ -151,13 +151,13 @@ impl Nemotron3 {
             _ => EMPTY_FRAME,
         };
         if is_history {
-            parts.retain(|part| matches!(part, Part::Text(_)));
+            parts.retain(|part| matches!(part, TurnPart::Text(_)));
         }
         let mut content = Chunk::default();
         for part in parts {
             content = match part {
-                Part::Thinking(reasoning) => content.format("<think>\n").content(reasoning).format(self.closing()),
-                Part::Text(text) => content.content(text),
+                TurnPart::Thinking(reasoning) => content.format("<think>\n").content(reasoning).format(self.closing()),
+                TurnPart::Text(text) => content.content(text),
             };
         }
         // Reasoning ends its line, for the cookbook even where it is left out.

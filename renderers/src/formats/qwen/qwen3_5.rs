@@ -6,7 +6,7 @@ use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage};
 use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
-use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
+use crate::formats::qwen::im_start::{self, END, ToolResponses, TurnPart, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
 use crate::python::python_strings::is_space;
@@ -70,11 +70,11 @@ impl Qwen35 {
     }
 
     /// The parts of a turn. The chat template reads reasoning in a text, and writes it before all text.
-    fn parts<'m>(&self, message: &ChatMessage<'m>) -> Vec<Part<'m>> {
+    fn parts<'m>(&self, message: &ChatMessage<'m>) -> Vec<TurnPart<'m>> {
         if self.cookbook_exact {
             return match &message.content {
-                ChatContent::Text(text) => vec![Part::Text(Cow::Borrowed(trimmed(text)))],
-                ChatContent::Parts(parts) => trimmed_parts(parts).into_iter().map(Part::from).collect(),
+                ChatContent::Text(text) => vec![TurnPart::Text(Cow::Borrowed(trimmed(text)))],
+                ChatContent::Parts(parts) => trimmed_parts(parts).into_iter().map(TurnPart::from).collect(),
             };
         }
         let (reasoning, text) = match single_text(&message.content).map(trimmed) {
@@ -84,8 +84,8 @@ impl Qwen35 {
             },
             None => (trimmed_cow(message.reasoning()), trimmed_cow(message.visible_text())),
         };
-        let reasoning = (!reasoning.is_empty()).then_some(Part::Thinking(reasoning));
-        reasoning.into_iter().chain([Part::Text(text)]).collect()
+        let reasoning = (!reasoning.is_empty()).then_some(TurnPart::Thinking(reasoning));
+        reasoning.into_iter().chain([TurnPart::Text(text)]).collect()
     }
 
     /// Whether the turn's reasoning is written. Qwen3.5's template leaves it out up to the last message of the user, the
@@ -99,8 +99,8 @@ impl Qwen35 {
     }
 
     /// Whether a turn without reasoning is written with an empty frame for it.
-    fn frames_nothing(&self, conversation: &Conversation<'_>, index: usize, parts: &[Part<'_>]) -> bool {
-        let reasons = parts.iter().any(|part| matches!(part, Part::Thinking(_)));
+    fn frames_nothing(&self, conversation: &Conversation<'_>, index: usize, parts: &[TurnPart<'_>]) -> bool {
+        let reasons = parts.iter().any(|part| matches!(part, TurnPart::Thinking(_)));
         match self.generation {
             Generation::Qwen38 => !reasons,
             Generation::Qwen35 if self.cookbook_exact => {
@@ -123,13 +123,15 @@ impl Qwen35 {
                 (header("assistant", index).format(self.prefill()), rest)
             }
         };
-        let has_text = parts.iter().any(|part| matches!(part, Part::Text(text) if !trimmed(text).is_empty()));
+        let has_text = parts.iter().any(|part| matches!(part, TurnPart::Text(text) if !trimmed(text).is_empty()));
         let mut content = Chunk::default();
         for part in parts {
             content = match part {
-                Part::Thinking(_) if !self.shows_reasoning(conversation, index) => content,
-                Part::Thinking(reasoning) => content.format("<think>\n").content(reasoning).format("\n</think>\n\n"),
-                Part::Text(text) => content.content(text),
+                TurnPart::Thinking(_) if !self.shows_reasoning(conversation, index) => content,
+                TurnPart::Thinking(reasoning) => {
+                    content.format("<think>\n").content(reasoning).format("\n</think>\n\n")
+                }
+                TurnPart::Text(text) => content.content(text),
             };
         }
         for (place, call) in xml_calls(message, index, self.value_style())?.into_iter().enumerate() {

@@ -9,7 +9,7 @@ pub(crate) struct CallList {
     keys: &'static Keys,
     /// Up to here it has been read.
     at: usize,
-    state: State,
+    state: ListState,
     /// A call without a list ends what is read here.
     is_single: bool,
     /// How many calls have ended.
@@ -26,7 +26,7 @@ pub(crate) enum CallEnd {
 }
 
 #[derive(Debug)]
-enum State {
+enum ListState {
     /// The list is to begin.
     Start,
     /// The first call, or the end of an empty list, is to come.
@@ -46,13 +46,13 @@ enum State {
 impl CallList {
     /// A reader of what begins at `start` of the draft's text; `is_open` where the mark holds the list's bracket.
     pub(crate) fn new(start: usize, is_open: bool, keys: &'static Keys) -> Self {
-        let state = if is_open { State::First } else { State::Start };
+        let state = if is_open { ListState::First } else { ListState::Start };
         Self { keys, at: start, state, is_single: false, calls: 0 }
     }
 
     /// Where the list ended; what follows is not read.
     pub(crate) fn end(&self) -> Option<usize> {
-        matches!(self.state, State::Done).then_some(self.at)
+        matches!(self.state, ListState::Done).then_some(self.at)
     }
 
     /// How many calls have ended.
@@ -63,8 +63,8 @@ impl CallList {
     /// Whether it can no longer become a list of calls.
     pub(crate) fn is_wrong(&self) -> bool {
         match &self.state {
-            State::Call(call) => call.is_wrong(),
-            state => matches!(state, State::Wrong),
+            ListState::Call(call) => call.is_wrong(),
+            state => matches!(state, ListState::Wrong),
         }
     }
 
@@ -76,55 +76,55 @@ impl CallList {
     /// Reads one thing; false where more text is needed, or none.
     fn step(&mut self, end: usize, must: CallEnd, draft: &mut Draft) -> bool {
         match &mut self.state {
-            State::Done | State::Wrong => return false,
-            State::Call(call) => {
+            ListState::Done | ListState::Wrong => return false,
+            ListState::Call(call) => {
                 call.read(end, draft);
                 let Some(call_end) = call.end() else { return false };
                 let arguments = call.arguments(call_end, draft.text());
                 if must == CallEnd::Whole && arguments.is_err() {
-                    self.state = State::Wrong;
+                    self.state = ListState::Wrong;
                     return false;
                 }
                 draft.close_call(call_end, arguments);
                 self.calls += 1;
                 self.at = call_end;
-                self.state = if self.is_single { State::Done } else { State::Comma };
+                self.state = if self.is_single { ListState::Done } else { ListState::Comma };
                 return true;
             }
-            State::Start | State::First | State::Next | State::Comma => {}
+            ListState::Start | ListState::First | ListState::Next | ListState::Comma => {}
         }
         let rest = draft.text()[self.at..end].trim_start();
         let start = end - rest.len();
         self.at = start;
         let Some(byte) = rest.bytes().next() else { return false };
         match (&self.state, byte) {
-            (State::Start, b'[') => self.advance(State::First),
-            (State::Comma, b',') => self.advance(State::Next),
-            (State::Comma, b']') => self.advance(State::Done),
-            (State::First, b']') => {
+            (ListState::Start, b'[') => self.advance(ListState::First),
+            (ListState::Comma, b',') => self.advance(ListState::Next),
+            (ListState::Comma, b']') => self.advance(ListState::Done),
+            (ListState::First, b']') => {
                 // Nothing is called.
                 draft.cancel_call();
-                self.advance(State::Done);
+                self.advance(ListState::Done);
             }
-            (State::Start | State::First | State::Next, b'{') => {
-                self.is_single = matches!(self.state, State::Start);
+            (ListState::Start | ListState::First | ListState::Next, b'{') => {
+                self.is_single = matches!(self.state, ListState::Start);
                 if !draft.has_open_call() {
                     draft.open_call(start);
                 }
-                self.state = State::Call(Box::new(JsonCall::new(start, self.keys)));
+                self.state = ListState::Call(Box::new(JsonCall::new(start, self.keys)));
             }
             _ => {
                 if !draft.has_open_call() {
                     draft.open_call(start);
                 }
-                self.state = State::Wrong;
+                self.state = ListState::Wrong;
             }
         }
         true
     }
 
     /// Takes a byte.
-    fn advance(&mut self, state: State) {
+    fn advance(&mut self, state: ListState) {
         self.at += 1;
         self.state = state;
     }
@@ -133,10 +133,10 @@ impl CallList {
     /// the list's end came or not.
     pub(crate) fn ended(&self, end: usize, text: &str) -> Option<Ended> {
         Some(match &self.state {
-            State::Call(call) => call.ended(end, text),
-            State::Start | State::First => Ended::Broken("nothing is called".to_owned()),
-            State::Next | State::Comma | State::Done => return None,
-            State::Wrong => Ended::Broken("this is no JSON list of calls".to_owned()),
+            ListState::Call(call) => call.ended(end, text),
+            ListState::Start | ListState::First => Ended::Broken("nothing is called".to_owned()),
+            ListState::Next | ListState::Comma | ListState::Done => return None,
+            ListState::Wrong => Ended::Broken("this is no JSON list of calls".to_owned()),
         })
     }
 }

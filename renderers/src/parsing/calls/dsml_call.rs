@@ -27,12 +27,12 @@ const KINDS: [(&str, bool); 2] = [("true\">", true), ("false\">", false)];
 /// behind one only within a string.
 #[derive(Debug)]
 pub(crate) struct DsmlCall {
-    state: State,
+    state: DsmlState,
     arguments: WrittenArguments,
 }
 
 #[derive(Debug)]
-enum State {
+enum DsmlState {
     /// In the head, which began there.
     Head { start: usize },
     /// In an argument, behind `<｜DSML｜ parameter`, or behind it: where a mark stands that may end it.
@@ -46,43 +46,45 @@ enum State {
 impl DsmlCall {
     /// A reader of what begins at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { state: State::Head { start }, arguments: WrittenArguments::default() }
+        Self { state: DsmlState::Head { start }, arguments: WrittenArguments::default() }
     }
 
     /// Takes a mark that does not end the call.
     pub(crate) fn mark(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
         let Range { start: mark_start, end: mark_end } = range;
-        let started = State::Argument { start: mark_end, closing: None };
-        self.state = match (std::mem::replace(&mut self.state, State::Wrong(String::new())), mark) {
-            (State::Head { start }, Mark::KeyOpen) => match take_name(start..mark_start, draft) {
+        let started = DsmlState::Argument { start: mark_end, closing: None };
+        self.state = match (std::mem::replace(&mut self.state, DsmlState::Wrong(String::new())), mark) {
+            (DsmlState::Head { start }, Mark::KeyOpen) => match take_name(start..mark_start, draft) {
                 Ok(()) => started,
-                Err(error) => State::Wrong(error),
+                Err(error) => DsmlState::Wrong(error),
             },
-            (State::Head { .. }, _) => State::Wrong(TEXT_NEXT_TO.to_owned()),
-            (State::Argument { start, closing: Some(closing) }, Mark::KeyOpen)
+            (DsmlState::Head { .. }, _) => DsmlState::Wrong(TEXT_NEXT_TO.to_owned()),
+            (DsmlState::Argument { start, closing: Some(closing) }, Mark::KeyOpen)
                 if is_blank(closing.end..mark_start, draft) =>
             {
                 match read(&draft.text()[start..closing.start]) {
-                    Ok(Some((key, json))) => self.arguments.push(key, &json).map_or_else(State::Wrong, |()| started),
-                    Ok(None) => State::Argument { start, closing: None },
-                    Err(error) => State::Wrong(error),
+                    Ok(Some((key, json))) => {
+                        self.arguments.push(key, &json).map_or_else(DsmlState::Wrong, |()| started)
+                    }
+                    Ok(None) => DsmlState::Argument { start, closing: None },
+                    Err(error) => DsmlState::Wrong(error),
                 }
             }
-            (State::Argument { start, .. }, Mark::ValueClose) if goes_on(&draft.text()[start..mark_start]) => {
-                State::Argument { start, closing: Some(mark_start..mark_end) }
+            (DsmlState::Argument { start, .. }, Mark::ValueClose) if goes_on(&draft.text()[start..mark_start]) => {
+                DsmlState::Argument { start, closing: Some(mark_start..mark_end) }
             }
-            (State::Argument { start, .. }, Mark::ValueClose) => match read(&draft.text()[start..mark_start]) {
+            (DsmlState::Argument { start, .. }, Mark::ValueClose) => match read(&draft.text()[start..mark_start]) {
                 Ok(Some((key, json))) => {
                     let pushed = self.arguments.push(key, &json);
-                    pushed.map_or_else(State::Wrong, |()| State::Between { start: mark_end })
+                    pushed.map_or_else(DsmlState::Wrong, |()| DsmlState::Between { start: mark_end })
                 }
-                Ok(None) => State::Argument { start, closing: None },
-                Err(error) => State::Wrong(error),
+                Ok(None) => DsmlState::Argument { start, closing: None },
+                Err(error) => DsmlState::Wrong(error),
             },
-            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => started,
-            (State::Between { .. }, _) => State::Wrong(TEXT_NEXT_TO.to_owned()),
+            (DsmlState::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => started,
+            (DsmlState::Between { .. }, _) => DsmlState::Wrong(TEXT_NEXT_TO.to_owned()),
             // Other marks are part of the value that they stand in.
-            (State::Argument { start, .. }, _) => State::Argument { start, closing: None },
+            (DsmlState::Argument { start, .. }, _) => DsmlState::Argument { start, closing: None },
             (state, _) => state,
         };
     }
@@ -94,34 +96,34 @@ impl DsmlCall {
 
     /// Whether it can no longer become a call.
     pub(crate) fn is_wrong(&self) -> bool {
-        matches!(self.state, State::Wrong(_))
+        matches!(self.state, DsmlState::Wrong(_))
     }
 
     /// Whether what follows may be a value's. Of what has no name or no kind it is not.
     pub(crate) fn is_in_text(&self, draft: &Draft) -> bool {
-        matches!(&self.state, State::Argument { start, .. } if argument(&draft.text()[*start..]).is_some())
+        matches!(&self.state, DsmlState::Argument { start, .. } if argument(&draft.text()[*start..]).is_some())
     }
 
     /// What the call is at `end`, where a mark stands that would end it. Names it, where it has no arguments.
     pub(crate) fn ended(&mut self, end: usize, draft: &mut Draft) -> Ended {
         match &self.state {
-            State::Head { start } => match take_name(*start..end, draft) {
+            DsmlState::Head { start } => match take_name(*start..end, draft) {
                 Ok(()) => self.arguments.clone().end(),
                 Err(error) => Ended::Broken(error),
             },
-            State::Argument { start, closing: Some(closing) } if is_blank(closing.end..end, draft) => {
+            DsmlState::Argument { start, closing: Some(closing) } if is_blank(closing.end..end, draft) => {
                 match read(&draft.text()[*start..closing.start]) {
                     Ok(Some((key, json))) => self.arguments.clone().end_with(key, &json),
                     Ok(None) => Ended::InText(NOT_WHOLE.to_owned()),
                     Err(error) => Ended::Broken(error),
                 }
             }
-            State::Argument { .. } if !self.is_in_text(draft) => Ended::Broken(NOT_WHOLE.to_owned()),
-            State::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
-            State::Between { .. } => Ended::Broken(TEXT_NEXT_TO.to_owned()),
-            State::Argument { closing: Some(_), .. } => Ended::InText(TEXT_NEXT_TO.to_owned()),
-            State::Argument { .. } => Ended::InText(NOT_WHOLE.to_owned()),
-            State::Wrong(error) => Ended::Broken(error.clone()),
+            DsmlState::Argument { .. } if !self.is_in_text(draft) => Ended::Broken(NOT_WHOLE.to_owned()),
+            DsmlState::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
+            DsmlState::Between { .. } => Ended::Broken(TEXT_NEXT_TO.to_owned()),
+            DsmlState::Argument { closing: Some(_), .. } => Ended::InText(TEXT_NEXT_TO.to_owned()),
+            DsmlState::Argument { .. } => Ended::InText(NOT_WHOLE.to_owned()),
+            DsmlState::Wrong(error) => Ended::Broken(error.clone()),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct JsonCall {
     start: usize,
     /// Up to here it has been read.
     at: usize,
-    state: State,
+    state: JsonState,
     value: ValueScan,
     key: String,
     name: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Keys {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum JsonState {
     /// The object is to begin.
     Start,
     /// A key or the end is to come.
@@ -65,7 +65,7 @@ impl JsonCall {
             keys,
             start,
             at: start,
-            state: State::Start,
+            state: JsonState::Start,
             value: ValueScan::default(),
             key: String::new(),
             name: None,
@@ -83,17 +83,17 @@ impl JsonCall {
 
     /// Whether it can no longer become a call.
     pub(crate) fn is_wrong(&self) -> bool {
-        self.state == State::Wrong
+        self.state == JsonState::Wrong
     }
 
     /// Where the object ended; what follows is not read.
     pub(crate) fn end(&self) -> Option<usize> {
-        (self.state == State::Done).then_some(self.at)
+        (self.state == JsonState::Done).then_some(self.at)
     }
 
     /// Reads on up to `end`, or to the end of the object.
     pub(crate) fn read(&mut self, end: usize, draft: &mut Draft) {
-        while self.at < end && !matches!(self.state, State::Done | State::Wrong) {
+        while self.at < end && !matches!(self.state, JsonState::Done | JsonState::Wrong) {
             let byte = draft.text().as_bytes()[self.at];
             if self.step(byte, draft.text()) {
                 self.at += 1;
@@ -106,13 +106,13 @@ impl JsonCall {
     fn step(&mut self, byte: u8, text: &str) -> bool {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         self.state = match (self.state, byte) {
-            (State::InKey { start }, _) => match self.value.step(byte) {
+            (JsonState::InKey { start }, _) => match self.value.step(byte) {
                 Step::Last => self.end_of_key(&text[start..=self.at]),
-                _ => State::InKey { start },
+                _ => JsonState::InKey { start },
             },
-            (State::InValue { start }, _) => match self.value.step(byte) {
-                Step::Inside => State::InValue { start },
-                Step::Wrong => State::Wrong,
+            (JsonState::InValue { start }, _) => match self.value.step(byte) {
+                Step::Inside => JsonState::InValue { start },
+                Step::Wrong => JsonState::Wrong,
                 Step::Last => self.end_of_value(text, start..self.at + 1),
                 Step::Outside => {
                     self.state = self.end_of_value(text, start..self.at);
@@ -120,61 +120,61 @@ impl JsonCall {
                 }
             },
             (state, _) if is_space => state,
-            (State::Start, b'{') | (State::Comma, b',') => State::Key,
-            (State::Key, b'"') => {
+            (JsonState::Start, b'{') | (JsonState::Comma, b',') => JsonState::Key,
+            (JsonState::Key, b'"') => {
                 self.value = ValueScan::default();
                 self.value.step(byte);
-                State::InKey { start: self.at }
+                JsonState::InKey { start: self.at }
             }
-            (State::Key | State::Comma, b'}') => State::Done,
-            (State::Colon, b':') => State::ValueStart,
-            (State::ValueStart, _) => self.begin_value(byte),
-            _ => State::Wrong,
+            (JsonState::Key | JsonState::Comma, b'}') => JsonState::Done,
+            (JsonState::Colon, b':') => JsonState::ValueStart,
+            (JsonState::ValueStart, _) => self.begin_value(byte),
+            _ => JsonState::Wrong,
         };
         true
     }
 
-    fn end_of_key(&mut self, quoted: &str) -> State {
-        let Ok(key) = serde_json::from_str(quoted) else { return State::Wrong };
+    fn end_of_key(&mut self, quoted: &str) -> JsonState {
+        let Ok(key) = serde_json::from_str(quoted) else { return JsonState::Wrong };
         self.key = key;
         let key = &*self.key;
         let is_known = key == "name"
             || self.keys.arguments.contains(&key)
             || self.keys.others.is_none_or(|others| others.contains(&key));
-        if is_known { State::Colon } else { State::Wrong }
+        if is_known { JsonState::Colon } else { JsonState::Wrong }
     }
 
-    fn begin_value(&mut self, byte: u8) -> State {
+    fn begin_value(&mut self, byte: u8) -> JsonState {
         if self.is_arguments() {
             if byte != b'{' || self.arguments.is_some() {
-                return State::Wrong;
+                return JsonState::Wrong;
             }
             self.arguments = Some(self.at..usize::MAX);
             self.given = self.at;
         }
         self.value = ValueScan::default();
         self.value.step(byte);
-        State::InValue { start: self.at }
+        JsonState::InValue { start: self.at }
     }
 
     fn is_arguments(&self) -> bool {
         self.keys.arguments.contains(&&*self.key)
     }
 
-    fn end_of_value(&mut self, text: &str, range: Range<usize>) -> State {
+    fn end_of_value(&mut self, text: &str, range: Range<usize>) -> JsonState {
         let as_text = || serde_json::from_str::<String>(&text[range.clone()]).ok();
         match &*self.key {
-            "name" if self.name.is_some() => return State::Wrong,
+            "name" if self.name.is_some() => return JsonState::Wrong,
             "name" => match as_text() {
                 Some(name) => self.name = Some(name),
-                None => return State::Wrong,
+                None => return JsonState::Wrong,
             },
             // Once the call's event is out, it is too late for an id.
             "id" if !self.is_named => self.id = as_text(),
             _ if self.is_arguments() => self.arguments = Some(range),
             _ => {}
         }
-        State::Comma
+        JsonState::Comma
     }
 
     /// Emits the call's name once the arguments have begun, and what there is of them.
@@ -201,7 +201,7 @@ impl JsonCall {
 
     /// Whether what follows stands in a string.
     pub(crate) fn is_in_string(&self) -> bool {
-        matches!(self.state, State::InValue { .. }) && self.value.is_in_string()
+        matches!(self.state, JsonState::InValue { .. }) && self.value.is_in_string()
     }
 
     /// The arguments of a call that goes up to `end`, or why it is none.
@@ -224,7 +224,7 @@ impl JsonCall {
             return Err(format!("the call's `{key}` is not an object"));
         }
         match (self.state, &self.arguments) {
-            (State::Done, Some(range)) => {
+            (JsonState::Done, Some(range)) => {
                 read_json(&whole[range.clone()]).map_err(|error| format!("the call's `{key}`: {error}"))
             }
             _ => Err("a key of the call stands there twice".to_owned()),

@@ -19,13 +19,13 @@ const NOT_WHOLE: &str = "the last argument is not whole";
 /// value that is never text ends where it is whole.
 #[derive(Debug)]
 pub(crate) struct PairCall {
-    state: State,
+    state: PairState,
     name: String,
     arguments: WrittenArguments,
 }
 
 #[derive(Debug)]
-enum State {
+enum PairState {
     /// In the function's name, which began there.
     Name { start: usize },
     /// In an argument's name.
@@ -45,53 +45,55 @@ enum State {
 impl PairCall {
     /// A reader of what begins at `start` of the draft's text.
     pub(crate) fn new(start: usize) -> Self {
-        Self { state: State::Name { start }, name: String::new(), arguments: WrittenArguments::default() }
+        Self { state: PairState::Name { start }, name: String::new(), arguments: WrittenArguments::default() }
     }
 
     /// Takes a mark that does not end the call.
     pub(crate) fn mark(&mut self, mark: Mark, range: Range<usize>, types: &ParameterTypes, draft: &mut Draft) {
         let Range { start: mark_start, end: mark_end } = range;
-        self.state = match (std::mem::replace(&mut self.state, State::Done), mark) {
-            (State::Name { start }, Mark::KeyOpen) => match self.take_name(start..mark_start, draft) {
-                true => State::Key { start: mark_end },
+        self.state = match (std::mem::replace(&mut self.state, PairState::Done), mark) {
+            (PairState::Name { start }, Mark::KeyOpen) => match self.take_name(start..mark_start, draft) {
+                true => PairState::Key { start: mark_end },
                 false => wrong(NO_NAME),
             },
-            (State::Name { .. }, Mark::KeyClose | Mark::ValueOpen | Mark::ValueClose) => wrong(NO_NAME),
-            (State::Key { start }, Mark::KeyClose) => match draft.text()[start..mark_start].trim() {
+            (PairState::Name { .. }, Mark::KeyClose | Mark::ValueOpen | Mark::ValueClose) => wrong(NO_NAME),
+            (PairState::Key { start }, Mark::KeyClose) => match draft.text()[start..mark_start].trim() {
                 "" => wrong(NO_KEY),
-                key if key.contains(['<', '\n']) => State::Wrong(format!("`{key}` is no name of an argument")),
+                key if key.contains(['<', '\n']) => PairState::Wrong(format!("`{key}` is no name of an argument")),
                 key => match types.check_name(&self.name, key) {
-                    Ok(()) => State::BeforeValue { key: key.to_owned(), start: mark_end },
-                    Err(error) => State::Wrong(error),
+                    Ok(()) => PairState::BeforeValue { key: key.to_owned(), start: mark_end },
+                    Err(error) => PairState::Wrong(error),
                 },
             },
-            (State::Key { .. }, _) => wrong("no `</arg_key>` ends the name of an argument"),
-            (State::BeforeValue { key, start }, Mark::ValueOpen) if is_blank(start..mark_start, draft) => {
-                State::Value { key, start: mark_end, closing: None, value_end: ValueEnd::new(mark_end) }
+            (PairState::Key { .. }, _) => wrong("no `</arg_key>` ends the name of an argument"),
+            (PairState::BeforeValue { key, start }, Mark::ValueOpen) if is_blank(start..mark_start, draft) => {
+                PairState::Value { key, start: mark_end, closing: None, value_end: ValueEnd::new(mark_end) }
             }
-            (State::BeforeValue { .. }, _) => wrong(TEXT_NEXT_TO),
-            (State::Value { key, start, closing: Some(closing), .. }, Mark::KeyOpen)
+            (PairState::BeforeValue { .. }, _) => wrong(TEXT_NEXT_TO),
+            (PairState::Value { key, start, closing: Some(closing), .. }, Mark::KeyOpen)
                 if is_blank(closing.end..mark_start, draft) =>
             {
                 let json = types.json_text(&self.name, &key, &draft.text()[start..closing.start]);
-                self.arguments.push(&key, &json).map_or_else(State::Wrong, |()| State::Key { start: mark_end })
+                self.arguments.push(&key, &json).map_or_else(PairState::Wrong, |()| PairState::Key { start: mark_end })
             }
-            (State::Value { key, start, mut value_end, .. }, Mark::ValueClose) => {
+            (PairState::Value { key, start, mut value_end, .. }, Mark::ValueClose) => {
                 let written = &draft.text()[start..mark_start];
                 let may_end = value_end.is_first_outside(draft.text(), mark_start);
                 if may_end && types.is_whole(&self.name, &key, written) {
                     let json = types.json_text(&self.name, &key, written);
                     let pushed = self.arguments.push(&key, &json);
-                    pushed.map_or_else(State::Wrong, |()| State::Between { start: mark_end })
+                    pushed.map_or_else(PairState::Wrong, |()| PairState::Between { start: mark_end })
                 } else {
-                    State::Value { key, start, closing: Some(mark_start..mark_end), value_end }
+                    PairState::Value { key, start, closing: Some(mark_start..mark_end), value_end }
                 }
             }
-            (State::Value { key, start, value_end, .. }, _) => State::Value { key, start, closing: None, value_end },
-            (State::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => {
-                State::Key { start: mark_end }
+            (PairState::Value { key, start, value_end, .. }, _) => {
+                PairState::Value { key, start, closing: None, value_end }
             }
-            (State::Between { .. }, _) => wrong(TEXT_NEXT_TO),
+            (PairState::Between { start }, Mark::KeyOpen) if is_blank(start..mark_start, draft) => {
+                PairState::Key { start: mark_end }
+            }
+            (PairState::Between { .. }, _) => wrong(TEXT_NEXT_TO),
             // Other marks are part of what they stand in.
             (state, _) => state,
         };
@@ -116,39 +118,39 @@ impl PairCall {
 
     /// Whether it can no longer become a call.
     pub(crate) fn is_wrong(&self) -> bool {
-        matches!(self.state, State::Wrong(_))
+        matches!(self.state, PairState::Wrong(_))
     }
 
     /// Whether what follows may be a value's.
     pub(crate) fn is_in_text(&self) -> bool {
-        matches!(self.state, State::Value { .. })
+        matches!(self.state, PairState::Value { .. })
     }
 
     /// What the call is at `end`, where a mark stands that would end it. Names it, where it has no arguments.
     pub(crate) fn ended(&mut self, end: usize, types: &ParameterTypes, draft: &mut Draft) -> Ended {
-        if let State::Name { start } = self.state {
+        if let PairState::Name { start } = self.state {
             return match self.take_name(start..end, draft) {
                 true => self.arguments.clone().end(),
                 false => Ended::Broken(NO_NAME.to_owned()),
             };
         }
         match &self.state {
-            State::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
-            State::Between { .. } => Ended::Broken(TEXT_NEXT_TO.to_owned()),
-            State::Value { key, start, closing: Some(closing), .. } if is_blank(closing.end..end, draft) => {
+            PairState::Between { start } if is_blank(*start..end, draft) => self.arguments.clone().end(),
+            PairState::Between { .. } => Ended::Broken(TEXT_NEXT_TO.to_owned()),
+            PairState::Value { key, start, closing: Some(closing), .. } if is_blank(closing.end..end, draft) => {
                 let json = types.json_text(&self.name, key, &draft.text()[*start..closing.start]);
                 self.arguments.clone().end_with(key, &json)
             }
-            State::Value { closing: Some(_), .. } => Ended::InText(TEXT_NEXT_TO.to_owned()),
-            State::Value { .. } => Ended::InText(NOT_WHOLE.to_owned()),
-            State::Wrong(error) => Ended::Broken(error.clone()),
+            PairState::Value { closing: Some(_), .. } => Ended::InText(TEXT_NEXT_TO.to_owned()),
+            PairState::Value { .. } => Ended::InText(NOT_WHOLE.to_owned()),
+            PairState::Wrong(error) => Ended::Broken(error.clone()),
             _ => Ended::Broken(NOT_WHOLE.to_owned()),
         }
     }
 }
 
-fn wrong(error: &str) -> State {
-    State::Wrong(error.to_owned())
+fn wrong(error: &str) -> PairState {
+    PairState::Wrong(error.to_owned())
 }
 
 fn is_blank(range: Range<usize>, draft: &Draft) -> bool {

@@ -20,7 +20,7 @@ pub(crate) struct XmlCall {
     at: usize,
     /// From here on the end of what is being read is looked for.
     search_from: usize,
-    state: State,
+    state: XmlState,
     /// Where the value that is being read may end if it is no text.
     value_end: ValueEnd,
     name: String,
@@ -28,7 +28,7 @@ pub(crate) struct XmlCall {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum XmlState {
     /// `<function=` is to come.
     Start,
     /// In the function's name.
@@ -68,7 +68,7 @@ impl XmlCall {
         Self {
             at: start,
             search_from: start,
-            state: State::Start,
+            state: XmlState::Start,
             value_end: ValueEnd::new(start),
             name: String::new(),
             arguments: WrittenArguments::default(),
@@ -84,38 +84,38 @@ impl XmlCall {
     fn step(&mut self, end: usize, types: &ParameterTypes, draft: &mut Draft) -> bool {
         let text = &draft.text()[..end];
         match self.state.clone() {
-            State::Start => self.tag(text, &[(FUNCTION, State::Name)], "no `<function=` begins the call"),
-            State::Name => self.line(text).is_some_and(|name| {
+            XmlState::Start => self.tag(text, &[(FUNCTION, XmlState::Name)], "no `<function=` begins the call"),
+            XmlState::Name => self.line(text).is_some_and(|name| {
                 draft.name_call(None, name.clone());
                 self.name = name;
-                self.state = State::Between;
+                self.state = XmlState::Between;
                 true
             }),
-            State::Between => {
-                let tags = [(PARAMETER, State::Key), (FUNCTION_END, State::Done)];
+            XmlState::Between => {
+                let tags = [(PARAMETER, XmlState::Key), (FUNCTION_END, XmlState::Done)];
                 let goes_on = self.tag(text, &tags, "text stands beside the parameters");
-                if self.state == State::Done {
+                if self.state == XmlState::Done {
                     self.arguments.close();
                 }
                 goes_on
             }
-            State::Key => self.line(text).is_some_and(|key| {
+            XmlState::Key => self.line(text).is_some_and(|key| {
                 self.state = match types.check_name(&self.name, &key) {
-                    Ok(()) => State::Value { key, closing: None },
-                    Err(error) => State::Wrong(error),
+                    Ok(()) => XmlState::Value { key, closing: None },
+                    Err(error) => XmlState::Wrong(error),
                 };
                 self.value_end = ValueEnd::new(self.at);
                 true
             }),
-            State::Value { key, closing } => self.value(key, closing, text, types),
-            State::Done => {
+            XmlState::Value { key, closing } => self.value(key, closing, text, types),
+            XmlState::Done => {
                 if !text[self.at..].trim().is_empty() {
-                    self.state = State::Wrong("text follows the function".to_owned());
+                    self.state = XmlState::Wrong("text follows the function".to_owned());
                 }
                 self.at = end;
                 false
             }
-            State::Wrong(_) => false,
+            XmlState::Wrong(_) => false,
         }
     }
 
@@ -139,12 +139,12 @@ impl XmlCall {
         };
         match follower(closing, text) {
             Follower::Unclear(closing) => {
-                self.state = State::Value { key, closing: Some(closing) };
+                self.state = XmlState::Value { key, closing: Some(closing) };
                 return false;
             }
             Follower::Parameter => self.end_value(&key, closing.start, text, types),
             Follower::Other => {
-                self.state = State::Value { key, closing: None };
+                self.state = XmlState::Value { key, closing: None };
                 self.search_from = closing.start + PARAMETER_END.len();
             }
         }
@@ -154,7 +154,7 @@ impl XmlCall {
     /// Takes a value that the `</parameter>` at `end` ends.
     fn end_value(&mut self, key: &str, end: usize, text: &str, types: &ParameterTypes) {
         let json = self.json(key, &text[self.at..end], types);
-        self.state = self.arguments.push(key, &json).map_or_else(State::Wrong, |()| State::Between);
+        self.state = self.arguments.push(key, &json).map_or_else(XmlState::Wrong, |()| XmlState::Between);
         self.at = end + PARAMETER_END.len();
         self.search_from = self.at;
     }
@@ -166,7 +166,7 @@ impl XmlCall {
     }
 
     /// Takes white space and one of the tags.
-    fn tag(&mut self, text: &str, tags: &[(&str, State)], otherwise: &'static str) -> bool {
+    fn tag(&mut self, text: &str, tags: &[(&str, XmlState)], otherwise: &'static str) -> bool {
         let rest = text[self.at..].trim_start();
         self.at = text.len() - rest.len();
         if let Some((tag, next)) = tags.iter().find(|(tag, _)| rest.starts_with(tag)) {
@@ -176,7 +176,7 @@ impl XmlCall {
             return true;
         }
         if !tags.iter().any(|(tag, _)| tag.starts_with(rest)) {
-            self.state = State::Wrong(otherwise.to_owned());
+            self.state = XmlState::Wrong(otherwise.to_owned());
         }
         false
     }
@@ -187,9 +187,9 @@ impl XmlCall {
         let end = rest.find(['>', '<', '\n'])?;
         let name = rest[..end].trim();
         if name.is_empty() {
-            self.state = State::Wrong("a name is missing".to_owned());
+            self.state = XmlState::Wrong("a name is missing".to_owned());
         } else if !rest[end..].starts_with('>') {
-            self.state = State::Wrong(format!("no `>` ends the name `{name}`"));
+            self.state = XmlState::Wrong(format!("no `>` ends the name `{name}`"));
         } else {
             self.at += end + 1;
             self.search_from = self.at;
@@ -205,28 +205,28 @@ impl XmlCall {
 
     /// Whether it can no longer become a call.
     pub(crate) fn is_wrong(&self) -> bool {
-        matches!(self.state, State::Wrong(_))
+        matches!(self.state, XmlState::Wrong(_))
     }
 
     /// Whether what follows may be a value's.
     pub(crate) fn is_in_text(&self) -> bool {
-        matches!(self.state, State::Value { .. })
+        matches!(self.state, XmlState::Value { .. })
     }
 
     /// What the call is at the end of `text`, where a mark stands that would end it.
     pub(crate) fn ended(&self, text: &str, types: &ParameterTypes) -> Ended {
         let unended = "no `</function>` ends the call".to_owned();
         match &self.state {
-            State::Done => self.arguments.clone().closed(),
-            State::Value { key, closing: Some(Closing { start, seen, has_function_end: true }) }
+            XmlState::Done => self.arguments.clone().closed(),
+            XmlState::Value { key, closing: Some(Closing { start, seen, has_function_end: true }) }
                 if text[*seen..].trim().is_empty() =>
             {
                 self.arguments.clone().end_with(key, &self.json(key, &text[self.at..*start], types))
             }
-            State::Value { .. } => Ended::InText(unended),
-            State::Wrong(error) => Ended::Broken(error.clone()),
-            State::Start | State::Name => Ended::Broken("nothing is called".to_owned()),
-            State::Between | State::Key => Ended::Broken(unended),
+            XmlState::Value { .. } => Ended::InText(unended),
+            XmlState::Wrong(error) => Ended::Broken(error.clone()),
+            XmlState::Start | XmlState::Name => Ended::Broken("nothing is called".to_owned()),
+            XmlState::Between | XmlState::Key => Ended::Broken(unended),
         }
     }
 }

@@ -14,14 +14,14 @@ const FUNCTIONS: &str = "functions.";
 /// `analysis` is reasoning, others are text, and a body for `functions.NAME` is a call's arguments.
 #[derive(Debug)]
 pub(crate) struct Harmony {
-    state: State,
+    state: HarmonyState,
     /// Whether a mark has ended the call that is open, or stands in it.
     doubt: Option<Doubt>,
     doubts_left: usize,
 }
 
 #[derive(Debug)]
-enum State {
+enum HarmonyState {
     /// In a header that began there; `has_mark` where it holds a mark.
     Header { start: usize, has_mark: bool },
     /// In a body of reasoning or text.
@@ -33,7 +33,7 @@ enum State {
 impl Harmony {
     /// A reader of a message that begins in a header, as behind `<|start|>assistant`.
     pub(crate) fn new() -> Self {
-        Self { state: State::Header { start: 0, has_mark: false }, doubt: None, doubts_left: MOST_DOUBTS }
+        Self { state: HarmonyState::Header { start: 0, has_mark: false }, doubt: None, doubts_left: MOST_DOUBTS }
     }
 
     fn begin_body(&mut self, header_start: usize, mark: Range<usize>, draft: &mut Draft) {
@@ -43,23 +43,23 @@ impl Harmony {
             Some(name) => {
                 draft.open_call(header_start);
                 draft.name_call(None, name);
-                State::Call(Arguments::new(mark.end))
+                HarmonyState::Call(Arguments::new(mark.end))
             }
-            None if channel == Some("analysis") => State::Prose(Prose::Reasoning),
-            None => State::Prose(Prose::Text),
+            None if channel == Some("analysis") => HarmonyState::Prose(Prose::Reasoning),
+            None => HarmonyState::Prose(Prose::Text),
         };
     }
 
     /// Ends what is open at `end`; the next header begins at `next`.
     fn close(&mut self, end: usize, next: usize, draft: &mut Draft) {
-        let next = State::Header { start: next, has_mark: false };
+        let next = HarmonyState::Header { start: next, has_mark: false };
         match std::mem::replace(&mut self.state, next) {
-            State::Prose(_) => draft.close_prose(Ending::KeptUnlessBlank),
-            State::Call(arguments) => {
+            HarmonyState::Prose(_) => draft.close_prose(Ending::KeptUnlessBlank),
+            HarmonyState::Call(arguments) => {
                 let ended = arguments.ended(draft.text());
                 draft.end_call(end, ended);
             }
-            State::Header { start, .. } => close_header(start..end, draft),
+            HarmonyState::Header { start, .. } => close_header(start..end, draft),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Harmony {
 impl Harmony {
     /// Whether a mark stands in a string of a call's arguments, as far as can be known; if not, it ends the message.
     fn stays_in_call(&mut self, mark: Mark, range: &Range<usize>, draft: &mut Draft) -> bool {
-        let State::Call(arguments) = &mut self.state else { return false };
+        let HarmonyState::Call(arguments) = &mut self.state else { return false };
         if let Some(doubt) = &mut self.doubt {
             doubt.push(Some(mark), range.clone());
         }
@@ -93,7 +93,7 @@ impl Harmony {
 
     /// Takes text, or a mark, as part of a call's arguments.
     fn read_arguments(&mut self, mark: Option<Mark>, range: Range<usize>, draft: &mut Draft) {
-        let State::Call(arguments) = &mut self.state else { return };
+        let HarmonyState::Call(arguments) = &mut self.state else { return };
         arguments.read(range.end, draft);
         if let Some(doubt) = &mut self.doubt {
             doubt.push(mark, range);
@@ -106,7 +106,7 @@ impl Harmony {
     /// The mark that was in doubt has ended the call: what has come since is read again.
     fn refute(&mut self, draft: &mut Draft) {
         let Some(doubt) = self.doubt.take() else { return };
-        self.state = State::Prose(Prose::Text);
+        self.state = HarmonyState::Prose(Prose::Text);
         doubt.refute(draft).replay(self, draft);
     }
 }
@@ -125,9 +125,9 @@ fn close_header(header: Range<usize>, draft: &mut Draft) {
 impl Dialect for Harmony {
     fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
         match &mut self.state {
-            State::Header { .. } => {}
-            State::Prose(kind) => draft.prose(*kind, range, Space::None, Space::All),
-            State::Call(_) => self.read_arguments(None, range, draft),
+            HarmonyState::Header { .. } => {}
+            HarmonyState::Prose(kind) => draft.prose(*kind, range, Space::None, Space::All),
+            HarmonyState::Call(_) => self.read_arguments(None, range, draft),
         }
     }
 
@@ -136,17 +136,17 @@ impl Dialect for Harmony {
             return;
         }
         match (mark, &mut self.state) {
-            (Mark::Body, State::Header { start, .. }) => {
+            (Mark::Body, HarmonyState::Header { start, .. }) => {
                 let start = *start;
                 self.begin_body(start, range, draft);
             }
             (Mark::End, _) => self.close(range.start, range.end, draft),
             (Mark::Start, _) => {
                 self.close(range.start, range.start, draft);
-                self.state = State::Header { start: range.start, has_mark: true };
+                self.state = HarmonyState::Header { start: range.start, has_mark: true };
             }
-            (_, State::Header { has_mark, .. }) => *has_mark = true,
-            (_, State::Call(_)) => self.read_arguments(Some(mark), range, draft),
+            (_, HarmonyState::Header { has_mark, .. }) => *has_mark = true,
+            (_, HarmonyState::Call(_)) => self.read_arguments(Some(mark), range, draft),
             _ => self.text(range, draft),
         }
     }
@@ -155,13 +155,14 @@ impl Dialect for Harmony {
         let end = draft.text().len();
         while self.doubt.is_some() {
             match &self.state {
-                State::Call(arguments) if arguments.parse(draft.text()).is_ok() => self.doubt = None,
+                HarmonyState::Call(arguments) if arguments.parse(draft.text()).is_ok() => self.doubt = None,
                 _ => self.refute(draft),
             }
         }
         match &self.state {
             // A header that was cut off says nothing yet.
-            State::Header { start, has_mark: true } if cut && called_function(&draft.text()[*start..]).is_none() => {}
+            HarmonyState::Header { start, has_mark: true }
+                if cut && called_function(&draft.text()[*start..]).is_none() => {}
             _ => self.close(end, end, draft),
         }
     }

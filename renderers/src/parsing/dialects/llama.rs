@@ -15,11 +15,11 @@ const KEYS: Keys = Keys { arguments: &["parameters", "arguments"], others: Some(
 /// with white space or a `;` between them.
 #[derive(Debug)]
 pub(crate) struct Llama {
-    state: State,
+    state: LlamaState,
 }
 
 #[derive(Debug)]
-enum State {
+enum LlamaState {
     /// Nothing but white space has been sampled since `start`.
     Start { start: usize },
     /// In JSON that may be a call; `tagged` where `<|python_tag|>` says that it is one. `behind`: where the text behind the
@@ -34,17 +34,17 @@ enum State {
 impl Llama {
     /// A reader of a message that begins.
     pub(crate) fn new() -> Self {
-        Self { state: State::Start { start: 0 } }
+        Self { state: LlamaState::Start { start: 0 } }
     }
 
     fn read_call(&mut self, end: usize, draft: &mut Draft) {
-        let State::Call { call, tagged, .. } = &mut self.state else { return };
+        let LlamaState::Call { call, tagged, .. } = &mut self.state else { return };
         call.read(end, draft);
         if let Some(call_end) = call.end() {
             let arguments = call.arguments(call_end, draft.text());
             if call.is_named() || *tagged {
                 let leading = Space::behind_call(draft.close_call(call_end, arguments));
-                self.state = State::Behind { start: call_end, leading };
+                self.state = LlamaState::Behind { start: call_end, leading };
                 self.read_behind(call_end, leading, end, draft);
             } else {
                 self.give_up(end, draft);
@@ -64,11 +64,11 @@ impl Llama {
                 let call_start = end - text.len();
                 draft.open_call(call_start);
                 let call = Box::new(JsonCall::new(call_start, &KEYS));
-                self.state = State::Call { call, tagged: false, behind: Some((start, leading)) };
+                self.state = LlamaState::Call { call, tagged: false, behind: Some((start, leading)) };
                 self.read_call(end, draft);
             }
             Some(_) => {
-                self.state = State::Text { leading };
+                self.state = LlamaState::Text { leading };
                 draft.prose(Prose::Text, start..end, leading, Space::None);
             }
         }
@@ -77,11 +77,11 @@ impl Llama {
     /// What looked like a call is text, with what stands between it and the call before.
     fn give_up(&mut self, end: usize, draft: &mut Draft) {
         let behind = match self.state {
-            State::Call { behind, .. } => behind,
+            LlamaState::Call { behind, .. } => behind,
             _ => None,
         };
         let leading = behind.map_or(Space::None, |(_, leading)| leading);
-        self.state = State::Text { leading };
+        self.state = LlamaState::Text { leading };
         if let Some(start) = draft.cancel_call() {
             draft.prose(Prose::Text, behind.map_or(start, |(start, _)| start)..end, leading, Space::None);
         }
@@ -91,7 +91,7 @@ impl Llama {
 impl Dialect for Llama {
     fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
         match self.state {
-            State::Start { start } => {
+            LlamaState::Start { start } => {
                 let trimmed = draft.text()[start..range.end].trim_start();
                 if trimmed.is_empty() {
                     return;
@@ -100,25 +100,25 @@ impl Dialect for Llama {
                 if trimmed.starts_with('{') {
                     draft.open_call(trimmed_start);
                     let call = Box::new(JsonCall::new(trimmed_start, &KEYS));
-                    self.state = State::Call { call, tagged: false, behind: None };
+                    self.state = LlamaState::Call { call, tagged: false, behind: None };
                     self.read_call(range.end, draft);
                 } else {
-                    self.state = State::Text { leading: Space::None };
+                    self.state = LlamaState::Text { leading: Space::None };
                     draft.prose(Prose::Text, start..range.end, Space::None, Space::None);
                 }
             }
-            State::Call { .. } => self.read_call(range.end, draft),
-            State::Behind { start, leading } => self.read_behind(start, leading, range.end, draft),
-            State::Text { leading } => draft.prose(Prose::Text, range, leading, Space::None),
+            LlamaState::Call { .. } => self.read_call(range.end, draft),
+            LlamaState::Behind { start, leading } => self.read_behind(start, leading, range.end, draft),
+            LlamaState::Text { leading } => draft.prose(Prose::Text, range, leading, Space::None),
         }
     }
 
     fn mark(&mut self, _: Mark, range: Range<usize>, draft: &mut Draft) {
         match &self.state {
-            State::Start { .. } | State::Behind { .. } => {
+            LlamaState::Start { .. } | LlamaState::Behind { .. } => {
                 draft.open_call(range.start);
                 let call = Box::new(JsonCall::new(range.end, &KEYS));
-                self.state = State::Call { call, tagged: true, behind: None };
+                self.state = LlamaState::Call { call, tagged: true, behind: None };
             }
             _ => self.text(range, draft),
         }
@@ -127,14 +127,14 @@ impl Dialect for Llama {
     fn finish(&mut self, _: bool, draft: &mut Draft) {
         let end = draft.text().len();
         match &self.state {
-            State::Start { start } => draft.prose(Prose::Text, *start..end, Space::None, Space::None),
-            State::Call { call, tagged, .. } if call.is_named() || *tagged => {
+            LlamaState::Start { start } => draft.prose(Prose::Text, *start..end, Space::None, Space::None),
+            LlamaState::Call { call, tagged, .. } if call.is_named() || *tagged => {
                 let arguments = call.arguments(end, draft.text());
                 draft.close_call(end, arguments);
             }
-            State::Call { .. } => self.give_up(end, draft),
-            State::Behind { start, leading } => draft.prose(Prose::Text, *start..end, *leading, Space::None),
-            State::Text { .. } => {}
+            LlamaState::Call { .. } => self.give_up(end, draft),
+            LlamaState::Behind { start, leading } => draft.prose(Prose::Text, *start..end, *leading, Space::None),
+            LlamaState::Text { .. } => {}
         }
         draft.close_prose(Ending::Kept);
     }

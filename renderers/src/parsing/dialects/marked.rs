@@ -19,7 +19,7 @@ const KEYS: Keys = Keys { arguments: &["arguments", "parameters"], others: None 
 pub(crate) struct Marked {
     form: CallForm,
     types: ParameterTypes,
-    state: State,
+    state: MarkedState,
     is_reasoning: bool,
     /// White space at the beginning of the text that comes next that is the format's.
     leading: Space,
@@ -40,7 +40,7 @@ pub(crate) enum CallForm {
 }
 
 #[derive(Debug)]
-enum State {
+enum MarkedState {
     /// Reasoning or text.
     Prose,
     /// Behind the mark, before it is clear in which form.
@@ -58,7 +58,7 @@ impl Marked {
         Self {
             form,
             types,
-            state: State::Prose,
+            state: MarkedState::Prose,
             is_reasoning: false,
             leading: Space::None,
             doubt: None,
@@ -90,10 +90,10 @@ impl Marked {
                 draft.close_prose(Ending::Stripped);
                 draft.open_call(range.start);
                 self.state = match (self.form, mark) {
-                    (CallForm::Braces, _) => State::Braces(BraceCall::new(range.end)),
-                    (_, Mark::ListOpen) => State::List(CallList::new(range.end, true, &KEYS)),
-                    (CallForm::List, _) => State::List(CallList::new(range.end, false, &KEYS)),
-                    (CallForm::ListOrNamed, _) => State::Opened { mark_end: range.end },
+                    (CallForm::Braces, _) => MarkedState::Braces(BraceCall::new(range.end)),
+                    (_, Mark::ListOpen) => MarkedState::List(CallList::new(range.end, true, &KEYS)),
+                    (CallForm::List, _) => MarkedState::List(CallList::new(range.end, false, &KEYS)),
+                    (CallForm::ListOrNamed, _) => MarkedState::Opened { mark_end: range.end },
                 };
             }
             // Behind a list of calls.
@@ -104,23 +104,23 @@ impl Marked {
 
     /// Takes text of a call up to `end`.
     fn read(&mut self, end: usize, draft: &mut Draft) {
-        if let State::Opened { mark_end } = self.state {
+        if let MarkedState::Opened { mark_end } = self.state {
             self.state = match draft.text()[mark_end..end].trim_start().bytes().next() {
                 None => return,
-                Some(b'[' | b'{') => State::List(CallList::new(mark_end, false, &KEYS)),
-                Some(_) => State::Named(SectionCall::new(mark_end, CallHead::NameAndId)),
+                Some(b'[' | b'{') => MarkedState::List(CallList::new(mark_end, false, &KEYS)),
+                Some(_) => MarkedState::Named(SectionCall::new(mark_end, CallHead::NameAndId)),
             };
         }
         match &mut self.state {
-            State::Prose | State::Opened { .. } => {}
-            State::Named(call) => {
+            MarkedState::Prose | MarkedState::Opened { .. } => {}
+            MarkedState::Named(call) => {
                 call.read(end, draft);
                 if self.doubt.is_some() && call.is_wrong() {
                     self.refute(draft);
                 }
             }
-            State::Braces(call) => call.read(end, draft),
-            State::List(list) => {
+            MarkedState::Braces(call) => call.read(end, draft),
+            MarkedState::List(list) => {
                 list.read(end, if self.doubt.is_some() { CallEnd::Whole } else { CallEnd::Any }, draft);
                 let (calls, list_end) = (list.calls(), list.end());
                 match &self.doubt {
@@ -129,7 +129,7 @@ impl Marked {
                     _ => {}
                 }
                 if let Some(list_end) = list_end {
-                    self.state = State::Prose;
+                    self.state = MarkedState::Prose;
                     self.leading = Space::All;
                     self.prose(list_end..end, draft);
                 }
@@ -139,10 +139,10 @@ impl Marked {
 
     /// Takes a mark that ends what is open, or stands in a text of it.
     fn mark_of_end(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
-        let ends_with_mark = matches!(self.state, State::Braces(_)) && mark == Mark::CallClose;
+        let ends_with_mark = matches!(self.state, MarkedState::Braces(_)) && mark == Mark::CallClose;
         let end = if ends_with_mark { range.end } else { range.start };
         // Where a text of Gemma's ends, nothing but what follows tells.
-        if let (State::Braces(_), Some((doubt, _))) = (&self.state, &self.doubt)
+        if let (MarkedState::Braces(_), Some((doubt, _))) = (&self.state, &self.doubt)
             && mark == Mark::CallOpen
             && doubt.is_followed_at(range.start, draft)
         {
@@ -156,7 +156,7 @@ impl Marked {
                 if mark != Mark::CallClose {
                     doubt.push(Some(mark), range.clone());
                 }
-                let calls = if let State::List(list) = &self.state { list.calls() } else { 0 };
+                let calls = if let MarkedState::List(list) = &self.state { list.calls() } else { 0 };
                 self.doubt = Some((doubt, calls));
                 return self.read(range.end, draft);
             }
@@ -165,7 +165,7 @@ impl Marked {
         }
         self.doubt = None;
         match &self.state {
-            State::Braces(_) if !ends_with_mark => self.break_call(range.start, draft),
+            MarkedState::Braces(_) if !ends_with_mark => self.break_call(range.start, draft),
             _ => self.close(range.start, end, draft),
         }
         if mark != Mark::CallClose {
@@ -176,11 +176,11 @@ impl Marked {
     /// What is open, where a mark stands that would end it.
     fn ended(&self, text_end: usize, draft: &Draft) -> Option<Ended> {
         match &self.state {
-            State::Prose => None,
-            State::Opened { .. } => Some(Ended::Broken("nothing is called".to_owned())),
-            State::List(list) => list.ended(text_end, draft.text()),
-            State::Named(call) => Some(call.ended(draft.text())),
-            State::Braces(call) => Some(call.ended(text_end, draft.text(), &self.types)),
+            MarkedState::Prose => None,
+            MarkedState::Opened { .. } => Some(Ended::Broken("nothing is called".to_owned())),
+            MarkedState::List(list) => list.ended(text_end, draft.text()),
+            MarkedState::Named(call) => Some(call.ended(draft.text())),
+            MarkedState::Braces(call) => Some(call.ended(text_end, draft.text(), &self.types)),
         }
     }
 
@@ -190,14 +190,14 @@ impl Marked {
             Some(ended) => draft.end_call(end, ended),
             None => true,
         };
-        self.state = State::Prose;
+        self.state = MarkedState::Prose;
         self.leading = Space::behind_call(is_call);
     }
 
     /// The mark that was in doubt has ended the call: what has come since is read again.
     fn refute(&mut self, draft: &mut Draft) {
         let Some((doubt, _)) = self.doubt.take() else { return };
-        self.state = State::Prose;
+        self.state = MarkedState::Prose;
         let refuted = doubt.refute(draft);
         self.leading = Space::behind_call(refuted.is_call);
         refuted.replay(self, draft);
@@ -210,7 +210,7 @@ impl Dialect for Marked {
             doubt.push(None, range.clone());
         }
         match self.state {
-            State::Prose => self.prose(range, draft),
+            MarkedState::Prose => self.prose(range, draft),
             _ => self.read(range.end, draft),
         }
     }
@@ -220,14 +220,14 @@ impl Dialect for Marked {
             doubt.push(Some(mark), range.clone());
         }
         match (&mut self.state, mark) {
-            (State::Prose, _) => self.mark_in_prose(mark, range, draft),
+            (MarkedState::Prose, _) => self.mark_in_prose(mark, range, draft),
             (_, Mark::CallOpen | Mark::ListOpen | Mark::CallClose) => self.mark_of_end(mark, range, draft),
-            (State::Opened { mark_end }, Mark::Arguments) => {
+            (MarkedState::Opened { mark_end }, Mark::Arguments) => {
                 let mut call = SectionCall::new(*mark_end, CallHead::NameAndId);
                 call.begin_arguments(range, draft);
-                self.state = State::Named(call);
+                self.state = MarkedState::Named(call);
             }
-            (State::Named(call), Mark::Arguments) => call.begin_arguments(range, draft),
+            (MarkedState::Named(call), Mark::Arguments) => call.begin_arguments(range, draft),
             _ => self.read(range.end, draft),
         }
     }
@@ -237,14 +237,14 @@ impl Dialect for Marked {
         // The end of a message ends a call without braces, and settles what is whole.
         while self.doubt.is_some() {
             match self.ended(end, draft) {
-                Some(Ended::Whole { .. }) if !matches!(self.state, State::Braces(_)) => self.doubt = None,
+                Some(Ended::Whole { .. }) if !matches!(self.state, MarkedState::Braces(_)) => self.doubt = None,
                 _ => self.refute(draft),
             }
         }
         match &self.state {
-            State::Prose if self.is_reasoning => draft.close_prose(Ending::Stripped),
-            State::Prose => draft.close_prose(Ending::Kept),
-            State::Braces(_) => self.break_call(end, draft),
+            MarkedState::Prose if self.is_reasoning => draft.close_prose(Ending::Stripped),
+            MarkedState::Prose => draft.close_prose(Ending::Kept),
+            MarkedState::Braces(_) => self.break_call(end, draft),
             _ => self.close(end, end, draft),
         }
     }
@@ -254,7 +254,7 @@ impl Marked {
     /// Ends a call that its own end is missing of.
     fn break_call(&mut self, end: usize, draft: &mut Draft) {
         draft.close_call(end, Err("nothing ends the call".to_owned()));
-        self.state = State::Prose;
+        self.state = MarkedState::Prose;
         self.leading = Space::None;
     }
 }

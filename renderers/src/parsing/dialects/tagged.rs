@@ -21,7 +21,7 @@ const QWEN_KEYS: Keys = Keys { arguments: &["arguments"], others: None };
 pub(crate) struct Tagged {
     rules: Rules,
     types: ParameterTypes,
-    state: State,
+    state: TaggedState,
     is_reasoning: bool,
     /// White space at the beginning of the text that comes next that is the format's.
     leading: Space,
@@ -105,7 +105,7 @@ impl Rules {
 }
 
 #[derive(Debug)]
-enum State {
+enum TaggedState {
     /// Reasoning or text.
     Prose,
     /// In a call.
@@ -219,7 +219,7 @@ impl Tagged {
         Self {
             rules,
             types,
-            state: State::Prose,
+            state: TaggedState::Prose,
             is_reasoning: false,
             leading: Space::None,
             doubt: None,
@@ -252,7 +252,7 @@ impl Tagged {
         self.close_prose_before_call(draft);
         draft.open_call(mark.start);
         self.quoted_calls = 0;
-        self.state = State::Call(match self.rules.call {
+        self.state = TaggedState::Call(match self.rules.call {
             CallForm::Json | CallForm::Xml | CallForm::Pairs => Call::Unclear { start: mark.end },
             CallForm::Section(head) => Call::Section(SectionCall::new(mark.end, head)),
             CallForm::Dsml => Call::Dsml(DsmlCall::new(mark.end)),
@@ -270,7 +270,7 @@ impl Tagged {
             (Mark::ThinkOpen, true) if !draft.has_open_text() => {}
             (Mark::ThinkClose, true) => self.close_reasoning(draft),
             (Mark::CallOpen, true) if !self.rules.calls_while_reasoning() => {
-                self.state = State::Undecided { start: range.start, since: vec![(Some(mark), range)] };
+                self.state = TaggedState::Undecided { start: range.start, since: vec![(Some(mark), range)] };
             }
             (Mark::CallOpen, _) => self.open_call(range, draft),
             (Mark::SectionClose, _) if draft.is_behind_text() => {}
@@ -281,7 +281,7 @@ impl Tagged {
 
     /// Reads text of a call, or a mark that does not end it.
     fn read_call(&mut self, mark: Option<Mark>, range: Range<usize>, draft: &mut Draft) {
-        let State::Call(call) = &mut self.state else { return };
+        let TaggedState::Call(call) = &mut self.state else { return };
         match mark {
             Some(mark) => call.mark(mark, range, self.rules, &self.types, draft),
             None => call.read(range.end, self.rules.call, &self.types, draft),
@@ -295,7 +295,7 @@ impl Tagged {
     }
 
     fn mark_in_call(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
-        let State::Call(call) = &mut self.state else { return };
+        let TaggedState::Call(call) = &mut self.state else { return };
         let begins_other = matches!(mark, Mark::CallOpen | Mark::SectionOpen | Mark::SectionClose);
         if let Some(doubt) = &mut self.doubt {
             doubt.push(Some(mark), range.clone());
@@ -316,7 +316,7 @@ impl Tagged {
 
     /// Takes the mark that ends a call, or stands in a text of it.
     fn end_call(&mut self, mark: Range<usize>, draft: &mut Draft) {
-        let State::Call(call) = &mut self.state else { return };
+        let TaggedState::Call(call) = &mut self.state else { return };
         let ended = call.ended(mark.start, &self.types, draft);
         // It ends a call that such a text quotes.
         let is_quoted = self.quoted_calls > 0 && call.has_bare_texts() && call.is_in_text(draft);
@@ -340,7 +340,7 @@ impl Tagged {
 
     /// Takes a mark that begins another call or section, or ends the section, or stands in a text of the call.
     fn end_call_by_other(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
-        let State::Call(call) = &mut self.state else { return };
+        let TaggedState::Call(call) = &mut self.state else { return };
         let is_in_text = call.is_in_text(draft);
         match (self.doubt.is_some(), is_in_text) {
             (true, false) => self.refute(draft),
@@ -366,7 +366,7 @@ impl Tagged {
     /// The mark that was in doubt has ended the call: what has come since is read again.
     fn refute(&mut self, draft: &mut Draft) {
         let Some(doubt) = self.doubt.take() else { return };
-        self.state = State::Prose;
+        self.state = TaggedState::Prose;
         let refuted = doubt.refute(draft);
         self.leading = Space::behind_call(refuted.is_call);
         refuted.replay(self, draft);
@@ -374,7 +374,7 @@ impl Tagged {
 
     fn close_call(&mut self, end: usize, ended: Ended, draft: &mut Draft) {
         self.leading = Space::behind_call(draft.end_call(end, ended));
-        self.state = State::Prose;
+        self.state = TaggedState::Prose;
     }
 
     fn break_call(&mut self, end: usize, draft: &mut Draft) {
@@ -385,28 +385,28 @@ impl Tagged {
 impl Dialect for Tagged {
     fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
         match &mut self.state {
-            State::Prose => self.prose(range, draft),
-            State::Call(_) => {
+            TaggedState::Prose => self.prose(range, draft),
+            TaggedState::Call(_) => {
                 if let Some(doubt) = &mut self.doubt {
                     doubt.push(None, range.clone());
                 }
                 self.read_call(None, range, draft);
             }
-            State::Undecided { since, .. } => since.push((None, range)),
+            TaggedState::Undecided { since, .. } => since.push((None, range)),
         }
     }
 
     fn mark(&mut self, mark: Mark, range: Range<usize>, draft: &mut Draft) {
         match &mut self.state {
-            State::Prose => self.mark_in_prose(mark, range, draft),
-            State::Call(_) => self.mark_in_call(mark, range, draft),
-            State::Undecided { start, .. } if mark == Mark::ThinkClose => {
+            TaggedState::Prose => self.mark_in_prose(mark, range, draft),
+            TaggedState::Call(_) => self.mark_in_call(mark, range, draft),
+            TaggedState::Undecided { start, .. } if mark == Mark::ThinkClose => {
                 let quoted = *start..range.start;
-                self.state = State::Prose;
+                self.state = TaggedState::Prose;
                 self.prose(quoted, draft);
                 self.close_reasoning(draft);
             }
-            State::Undecided { since, .. } => since.push((Some(mark), range)),
+            TaggedState::Undecided { since, .. } => since.push((Some(mark), range)),
         }
     }
 
@@ -417,9 +417,9 @@ impl Dialect for Tagged {
                 self.refute(draft);
                 continue;
             }
-            let State::Undecided { since, .. } = &mut self.state else { break };
+            let TaggedState::Undecided { since, .. } = &mut self.state else { break };
             let since = std::mem::take(since);
-            self.state = State::Prose;
+            self.state = TaggedState::Prose;
             self.close_reasoning(draft);
             for (mark, range) in since {
                 match mark {
@@ -429,7 +429,7 @@ impl Dialect for Tagged {
             }
         }
         match &self.state {
-            State::Call(_) => self.break_call(draft.text().len(), draft),
+            TaggedState::Call(_) => self.break_call(draft.text().len(), draft),
             _ if self.is_reasoning => draft.close_prose(Ending::Stripped),
             _ => draft.close_prose(Ending::Kept),
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::common::{Answer, Server, client, eventually, model_flag, tiny_model};
+use crate::common::{HttpAnswer, Server, client, eventually, model_flag, tiny_model};
 
 fn serve(directory: &Path) -> Server {
     let model = tiny_model(directory, 2048);
@@ -20,7 +20,7 @@ fn chat(schema: &Value) -> Value {
 }
 
 /// Posts a chat whose answer is to meet the schema.
-fn ask(server: &Server, schema: &Value) -> Answer {
+fn ask(server: &Server, schema: &Value) -> HttpAnswer {
     server.post("/v1/chat/completions", &chat(schema))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Server, tiny_model};
+use crate::common::{HttpAnswer, Server, tiny_model};
 
 /// What stands for a count: more than there can be, at the ends of what numbers hold, below zero, and no whole number.
 const COUNTS: [&str; 7] =
@@ -19,7 +19,7 @@ fn serve(directory: &Path) -> Server {
 }
 
 /// Posts a body in which a field, `a.b` below another, has a value that Rust's numbers may not hold.
-fn post(server: &Server, path: &str, body: &Value, field: &str, value: &str) -> Answer {
+fn post(server: &Server, path: &str, body: &Value, field: &str, value: &str) -> HttpAnswer {
     let mut body = body.clone();
     let place = field.split('.').fold(&mut body, |place, name| &mut place[name]);
     *place = json!("@");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Server, eventually, fulgurite, model_flag, run, tiny_model, tiny_weights};
-use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step, Vllm, generated, generated_by};
 use serde_json::{Value, json};
 
 /// A variable that every test has.
@@ -31,7 +31,7 @@ fn a_host_may_come_up_after_the_server_and_is_sent_its_key() {
     let mut steps = vec![Step::Event(generated(&[(65, -0.5)], None))];
     steps.push(Step::Event(generated_by(&[(66, -1.5)], "length", &spans)));
     steps.extend(Step::done());
-    vllm.play(Reply::Stream(steps));
+    vllm.play(ScriptedReply::Stream(steps));
     let listener = bind(address);
     let _enter = runtime.enter();
     let host = ScriptedServer::start_on(listener, move |request| vllm.answer(request));
@@ -54,7 +54,7 @@ fn log_of_label(directory: &Path, label: &str) -> String {
     let mut server = Server::start(directory, ["--model", &flag]);
     let mut steps = vec![Step::Event(generated_by(&[(66, -1.5)], "length", &[(label, 0, 1)]))];
     steps.extend(Step::done());
-    vllm.play(Reply::Stream(steps));
+    vllm.play(ScriptedReply::Stream(steps));
     server.post("/v1/completions", &json!({ "model": "tiny", "prompt": "Say", "max_tokens": 4 })).expect(200);
     // Named or warned of: either is done within a look of the server.
     let log = || std::fs::read_to_string(directory.join("serve.log")).unwrap();

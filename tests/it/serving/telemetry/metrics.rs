@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::page::{Metric, Page};
 use crate::common::{Server, client, eventually, model_flag, text, tiny_model};
-use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated};
+use crate::scripted::{ScriptedReply, ScriptedServer, Step, Vllm, generated};
 
 /// The rows of the table in `docs/reference/metrics.md`.
 fn documented() -> BTreeMap<String, Metric> {
@@ -183,7 +183,7 @@ fn hosts_are_told_apart_by_how_they_are() {
     let vllm = Vllm::new(true, true);
     let answer = Step::Event(generated(&[(65, -0.5), (66, -1.5)], Some("length")));
     let steps = std::iter::once(answer).chain(Step::done()).collect();
-    vllm.play(Reply::Stream(steps));
+    vllm.play(ScriptedReply::Stream(steps));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let near = format!("http://{}", listener.local_addr().unwrap());
@@ -224,8 +224,8 @@ fn an_answer_that_broke_off_is_resumed_and_only_what_is_sampled_then_counts_anew
     let model = tiny_model(directory.path(), 64);
     let vllm = Vllm::new(true, true);
     let step_of = |token, end| Step::Event(generated(&[(token, -0.5)], end));
-    vllm.play(Reply::Stream(vec![step_of(65, None), Step::Hang(oneshot::channel().0)]));
-    vllm.play(Reply::Stream(std::iter::once(step_of(66, Some("length"))).chain(Step::done()).collect()));
+    vllm.play(ScriptedReply::Stream(vec![step_of(65, None), Step::Hang(oneshot::channel().0)]));
+    vllm.play(ScriptedReply::Stream(std::iter::once(step_of(66, Some("length"))).chain(Step::done()).collect()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let host = runtime.block_on(ScriptedServer::start(move |request| vllm.answer(request)));
     let flag = format!("tiny=vllm:{},path={}", host.url, model.display());

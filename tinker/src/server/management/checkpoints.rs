@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::page::Part;
+use super::page::PageRange;
 use crate::server::error::run_blocking;
 use crate::server::input::{Parameters, read};
 use crate::server::management::checkpoint_list::{of_run, shown};
@@ -46,7 +46,7 @@ pub(crate) fn checkpoint_path(segments: (String, String, String)) -> String {
     format!("tinker://{run}/{kind}/{name}")
 }
 
-async fn all(State(server): Server, Parameters(part): Parameters<Part>) -> Json<Value> {
+async fn all(State(server): Server, Parameters(part): Parameters<PageRange>) -> Json<Value> {
     let registry = server.registry();
     let mut all: Vec<_> = registry.runs.keys().flat_map(|run_id| of_run(&registry, run_id)).collect();
     all.sort_by(|(_, left), (_, right)| right.created.total_cmp(&left.created));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::tar::Part;
+use super::tar::TarPart;
 use crate::server::error::run_blocking;
 use crate::server::host::FileBeginning;
 use crate::server::management::checkpoints::{CheckpointSegments, checkpoint_path};
@@ -60,7 +60,7 @@ impl TinkerServer {
         &self,
         path: &str,
         files: Vec<(String, PathBuf, u64)>,
-    ) -> Result<Vec<(String, Vec<Part>)>, Refusal> {
+    ) -> Result<Vec<(String, Vec<TarPart>)>, Refusal> {
         let found = self.registry().checkpoints.get(path).cloned();
         let checkpoint = found.ok_or_else(|| Refusal::not_found("checkpoint", path))?;
         let base = self.base(&checkpoint.base_model).map_err(Refusal::bad_request)?;
@@ -68,10 +68,10 @@ impl TinkerServer {
         let beginnings = run_blocking(move || base.model.beginnings_for_tools(&directory)).await?;
         let content = |(name, path, size): (String, PathBuf, u64)| {
             let parts = match beginnings.iter().find(|beginning| beginning.file == name) {
-                None => vec![Part::File { path, from: 0, size }],
+                None => vec![TarPart::File { path, from: 0, size }],
                 Some(FileBeginning { bytes, replaces, .. }) => {
                     let size = size.saturating_sub(*replaces);
-                    vec![Part::Bytes(bytes.clone()), Part::File { path, from: *replaces, size }]
+                    vec![TarPart::Bytes(bytes.clone()), TarPart::File { path, from: *replaces, size }]
                 }
             };
             (name, parts)
@@ -139,15 +139,15 @@ async fn download(
         _ => {
             let found = files.into_iter().find(|(name, ..)| *name == file);
             let (_, path, size) = found.ok_or_else(|| Refusal::not_found("file", &file))?;
-            vec![Part::File { path, from: 0, size }]
+            vec![TarPart::File { path, from: 0, size }]
         }
     };
-    let size: u64 = parts.iter().map(Part::size).sum();
+    let size: u64 = parts.iter().map(TarPart::size).sum();
     Ok(([(CONTENT_LENGTH, size)], Body::from_stream(pieces(parts))).into_response())
 }
 
 /// The bytes of parts, one after another, a piece at a time.
-fn pieces(parts: Vec<Part>) -> impl Stream<Item = std::io::Result<Vec<u8>>> {
+fn pieces(parts: Vec<TarPart>) -> impl Stream<Item = std::io::Result<Vec<u8>>> {
     stream::try_unfold((parts.into_iter(), None::<File>), async |(mut parts, mut open)| {
         loop {
             if let Some(file) = &mut open {
@@ -160,8 +160,8 @@ fn pieces(parts: Vec<Part>) -> impl Stream<Item = std::io::Result<Vec<u8>>> {
             }
             match parts.next() {
                 None => return Ok(None),
-                Some(Part::Bytes(bytes)) => return Ok(Some((bytes, (parts, None)))),
-                Some(Part::File { path, from, .. }) => {
+                Some(TarPart::Bytes(bytes)) => return Ok(Some((bytes, (parts, None)))),
+                Some(TarPart::File { path, from, .. }) => {
                     open.insert(File::open(path).await?).seek(SeekFrom::Start(from)).await?;
                 }
             }

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::page::Part;
+use super::page::PageRange;
 use crate::server::input::{Parameters, read};
 use crate::server::management::checkpoint_list::{of_run, shown};
 use crate::server::management::session_search::search;
@@ -60,7 +60,7 @@ async fn unknown_route(method: Method, uri: Uri) -> Refusal {
 
 async fn training_runs(
     State(server): Server,
-    Parameters(part): Parameters<Part>,
+    Parameters(part): Parameters<PageRange>,
     Parameters(OfProject { project_id }): Parameters<OfProject>,
 ) -> Json<Value> {
     let registry = server.registry();
@@ -96,7 +96,7 @@ fn shown_run(registry: &Registry, run: &RunRecord) -> Value {
 }
 
 /// The newest first.
-async fn sessions(State(server): Server, Parameters(part): Parameters<Part>) -> Json<Value> {
+async fn sessions(State(server): Server, Parameters(part): Parameters<PageRange>) -> Json<Value> {
     let registry = server.registry();
     // Ids begin with the time.
     let ids: Vec<&String> = registry.sessions.keys().rev().skip(part.offset).take(part.limit).collect();

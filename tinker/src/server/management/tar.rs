@@ -8,7 +8,7 @@ const LARGEST_IN_OCTAL: u64 = 1 << 33;
 
 /// A part of what is downloaded.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum TarPart {
     Bytes(Vec<u8>),
     /// What a file has after so many bytes, and how many that are.
     File {
@@ -18,7 +18,7 @@ pub(crate) enum Part {
     },
 }
 
-impl Part {
+impl TarPart {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -28,16 +28,16 @@ impl Part {
 }
 
 /// An archive (POSIX ustar) of files by their names, each of which is less than 100 bytes.
-pub(crate) fn parts(files: Vec<(String, Vec<Part>)>) -> Vec<Part> {
+pub(crate) fn parts(files: Vec<(String, Vec<TarPart>)>) -> Vec<TarPart> {
     let mut parts = Vec::new();
     for (name, content) in files {
-        let size = content.iter().map(Part::size).sum();
+        let size = content.iter().map(TarPart::size).sum();
         let padding = (BLOCK - (size % BLOCK as u64) as usize) % BLOCK;
-        parts.push(Part::Bytes(header(&name, size)));
+        parts.push(TarPart::Bytes(header(&name, size)));
         parts.extend(content);
-        parts.push(Part::Bytes(vec![0; padding]));
+        parts.push(TarPart::Bytes(vec![0; padding]));
     }
-    parts.push(Part::Bytes(vec![0; 2 * BLOCK]));
+    parts.push(TarPart::Bytes(vec![0; 2 * BLOCK]));
     parts
 }
 
@@ -72,18 +72,18 @@ mod tests {
 
     #[test]
     fn parts_fill_blocks_and_the_end_is_two_empty_ones() {
-        let file = |path: &str, from, size| Part::File { path: path.into(), from, size };
-        let bytes_first = vec![Part::Bytes(vec![1; 24]), file("x/b", 40, 1000)];
+        let file = |path: &str, from, size| TarPart::File { path: path.into(), from, size };
+        let bytes_first = vec![TarPart::Bytes(vec![1; 24]), file("x/b", 40, 1000)];
         let parts = parts(vec![("a".into(), vec![file("x/a", 0, 513)]), ("b".into(), bytes_first)]);
         let expected = [
-            Part::Bytes(header("a", 513)),
+            TarPart::Bytes(header("a", 513)),
             file("x/a", 0, 513),
-            Part::Bytes(vec![0; 511]),
-            Part::Bytes(header("b", 1024)),
-            Part::Bytes(vec![1; 24]),
+            TarPart::Bytes(vec![0; 511]),
+            TarPart::Bytes(header("b", 1024)),
+            TarPart::Bytes(vec![1; 24]),
             file("x/b", 40, 1000),
-            Part::Bytes(vec![]),
-            Part::Bytes(vec![0; 1024]),
+            TarPart::Bytes(vec![]),
+            TarPart::Bytes(vec![0; 1024]),
         ];
         assert_eq!(parts, expected);
     }

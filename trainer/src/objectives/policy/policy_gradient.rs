@@ -9,7 +9,7 @@ use fulgurite_backends::{Learner, LossFunction, RatioBounds};
 use fulgurite_types::{Datum, LossInputs, TeacherLogprobs, UntrainedCause, Verdict};
 use serde_json::{Map, Value};
 
-use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::super::objective::{Lesson, LossPart, Measurement, Objective, Pass};
 use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::super::trained_rows::trained_rows;
@@ -128,14 +128,14 @@ impl Objective<Collected> for PolicyGradient {
     }
 
     /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.
-    async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<Part>, TrainError> {
+    async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<LossPart>, TrainError> {
         let Some(kl) = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Loss) else { return Ok(None) };
         let divisors = self.divisors.get(pass.substep).map_or(&[][..], Vec::as_slice);
         let reference = kl.reference.logprobs(learner, Arc::clone(&pass.data)).await?;
         let made = kl_loss(&pass.data, &pass.logprobs, &reference, kl.penalty.coefficient, divisors)?;
         let (loss, distance, targets) = self.kl_loss.unwrap_or_default();
         self.kl_loss = Some((loss + made.loss, distance + made.distance, targets + made.targets));
-        Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false }))
+        Ok(Some(LossPart { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false }))
     }
 
     async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {
@@ -251,10 +251,10 @@ impl PolicyGradient {
     }
 
     /// The rows of some groups, of one optimizer step.
-    pub(super) fn part(&mut self, groups: Vec<Vec<Vec<Datum>>>) -> Part {
+    pub(super) fn part(&mut self, groups: Vec<Vec<Vec<Datum>>>) -> LossPart {
         let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
         self.divisors.push(self.aggregation.scale(&mut rollouts));
-        Part { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_auxiliary: false }
+        LossPart { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_auxiliary: false }
     }
 
     /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far, of which

@@ -3,7 +3,7 @@
 use super::table::TrainerTable;
 
 /// A part of `[trainer]`, taken out of the flat table, and put back into it to be shown.
-pub(crate) trait Part {
+pub(crate) trait OptionsPart {
     /// Its keys, and those of the parts in it. Keys of a table that is not wholly its own stand with dots.
     fn keys() -> Vec<&'static str>
     where
@@ -40,7 +40,7 @@ macro_rules! part {
             )*)?
         }
 
-        impl $crate::options::flat::part::Part for $name {
+        impl $crate::options::flat::part::OptionsPart for $name {
             fn keys() -> Vec<&'static str> {
                 let own: &[&'static str] = &[
                     $(stringify!($key),)*

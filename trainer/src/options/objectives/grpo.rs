@@ -2,7 +2,7 @@
 
 use super::variant::Variant;
 use crate::TrainError;
-use crate::options::flat::part::{Part, part};
+use crate::options::flat::part::{OptionsPart, part};
 use crate::options::flat::table::TrainerTable;
 use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::harvest::{HarvestOptions, PublishRule};

@@ -2,7 +2,7 @@
 
 use super::variant::Variant;
 use crate::TrainError;
-use crate::options::flat::part::{Part, part};
+use crate::options::flat::part::{OptionsPart, part};
 use crate::options::flat::table::TrainerTable;
 use crate::options::keys::data_source::{ConversationForm, LossReduction, TrainOn};
 use crate::options::keys::distillation::DistillationOptions;
@@ -26,7 +26,7 @@ pub struct OnlyTeacher {
     pub distillation: Option<DistillationOptions>,
 }
 
-impl Part for OnlyTeacher {
+impl OptionsPart for OnlyTeacher {
     fn keys() -> Vec<&'static str> {
         vec!["distillation.teacher", "distillation.top_k"]
     }

@@ -1,9 +1,9 @@
 use crate::TrainError;
-use crate::options::flat::part::Part;
+use crate::options::flat::part::OptionsPart;
 use crate::options::shared::common::Usual;
 
 /// What each objective says of its keys.
-pub(crate) trait Variant: Part {
+pub(crate) trait Variant: OptionsPart {
     /// What keys are where nobody writes them, in which objectives differ.
     fn usual(&self) -> Usual;
 

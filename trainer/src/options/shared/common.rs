@@ -100,7 +100,7 @@ impl CommonOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::flat::part::Part;
+    use crate::options::flat::part::OptionsPart;
     use crate::options::flat::table::TrainerTable;
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::common::Usual;
 use crate::TrainError;
-use crate::options::flat::part::{Part, part};
+use crate::options::flat::part::{OptionsPart, part};
 use crate::options::flat::table::TrainerTable;
 use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 use crate::options::keys::data_source::{ConversationForm, check_form};

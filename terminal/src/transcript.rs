@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fulgurite_lab::queries::event::{CallOrigin, EarlierCalls, Event, RecordedCall};
+use fulgurite_lab::queries::event::{CallOrigin, EarlierCalls, RecordedCall, RolloutEvent};
 use fulgurite_lab::time;
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::SpanMessage;
@@ -90,15 +90,15 @@ impl AttemptTranscript {
     }
 
     /// The next event, line by line.
-    pub fn lines(&mut self, event: &Event, style: &Style) -> Vec<String> {
+    pub fn lines(&mut self, event: &RolloutEvent, style: &Style) -> Vec<String> {
         match event {
-            Event::Call(call) => {
+            RolloutEvent::Call(call) => {
                 let lines = call_lines(self, call, style);
                 self.calls.push(call);
                 lines
             }
-            Event::Reward(found) => vec![reward_line(self, found, style)],
-            Event::Span(span) => vec![span_line(span, style)],
+            RolloutEvent::Reward(found) => vec![reward_line(self, found, style)],
+            RolloutEvent::Span(span) => vec![span_line(span, style)],
         }
     }
 }

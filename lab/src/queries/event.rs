@@ -7,7 +7,7 @@ use fulgurite_types::{FoundReward, Generation, Object, RecordedTeacherLogprobs, 
 use serde_json::{Value, json};
 
 /// One thing that happened in an attempt.
-pub enum Event {
+pub enum RolloutEvent {
     /// A model call.
     Call(Box<RecordedCall>),
     /// A reward.
@@ -58,7 +58,7 @@ pub enum CallOrigin {
     Begins,
 }
 
-impl Event {
+impl RolloutEvent {
     /// What a span stands for, given the generation that it is of and what teachers made of that.
     pub(super) fn new(span: Span, generation: Option<Generation>, teachers: Vec<RecordedTeacherLogprobs>) -> Self {
         if let Some(generation) = generation {

@@ -6,7 +6,7 @@ use fulgurite_store::{SpanPages, Store, StoreError};
 use fulgurite_types::{Attempt, AttemptRef, Generation, RecordedTeacherLogprobs, Span, SpanFilter};
 
 use super::QueryError;
-use super::event::Event;
+use super::event::RolloutEvent;
 
 /// The id of the rollout with this id, or of the session with this name.
 ///
@@ -44,12 +44,12 @@ impl<'s> EventPages<'s> {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn next(&mut self) -> Result<Option<impl Iterator<Item = Event> + use<>>, StoreError> {
+    pub async fn next(&mut self) -> Result<Option<impl Iterator<Item = RolloutEvent> + use<>>, StoreError> {
         let Some(page) = self.pages.next_with_generations().await? else { return Ok(None) };
         let mut by_generation = teachers(self.store, &page).await?;
         Ok(Some(page.into_iter().map(move |(span, generation)| {
             let of_call = generation.as_ref().and_then(|call| by_generation.remove(&call.generation_id));
-            Event::new(span, generation, of_call.unwrap_or_default())
+            RolloutEvent::new(span, generation, of_call.unwrap_or_default())
         })))
     }
 }

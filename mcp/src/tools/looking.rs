@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fulgurite_lab::queries::event::Event;
+use fulgurite_lab::queries::event::RolloutEvent;
 use fulgurite_lab::queries::listed_rollout::ListedRollout;
 use fulgurite_lab::queries::listing::{ListRequest, SortOrder, list_records};
 use fulgurite_lab::queries::named_store::NamedStore;
@@ -226,8 +226,8 @@ async fn answers(home: &RunHome, rollout_id: &str) -> anyhow::Result<Vec<String>
         let mut pages = EventPages::of(&store, attempt).await?;
         while let Some(page) = pages.next().await? {
             answers.extend(page.filter_map(|event| match event {
-                Event::Call(call) => Some(shortened_line(&call.answer.content, SHOWN, "...")),
-                Event::Reward(_) | Event::Span(_) => None,
+                RolloutEvent::Call(call) => Some(shortened_line(&call.answer.content, SHOWN, "...")),
+                RolloutEvent::Reward(_) | RolloutEvent::Span(_) => None,
             }));
         }
     }

@@ -58,6 +58,18 @@ struct PromptPlan {
     seed: u64,
 }
 
+impl PromptPlan {
+    /// What was sampled is only worth anything after the very prompt that it was sampled from.
+    fn of_recorded(RecordedCall { generation, place, .. }: &RecordedCall) -> Self {
+        Self {
+            tokens: generation.prompt_tokens.clone(),
+            branch_reason: generation.branch_reason.clone(),
+            place: place.clone(),
+            seed: generation.seed,
+        }
+    }
+}
+
 /// The calls for a request's answers.
 pub(crate) struct Plan {
     pub(crate) prompt: Arc<[u32]>,
@@ -75,13 +87,7 @@ impl Planner<'_> {
     ) -> Result<Plan, ProxyError> {
         let defect = self.defect();
         let PromptPlan { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
-            // What was sampled is only worth anything after the very prompt that it was sampled from.
-            Some(RecordedCall { generation, place, .. }) => PromptPlan {
-                tokens: generation.prompt_tokens.clone(),
-                branch_reason: generation.branch_reason.clone(),
-                place: place.clone(),
-                seed: generation.seed,
-            },
+            Some(recorded) => PromptPlan::of_recorded(recorded),
             None => {
                 self.metrics.auxiliary.increment(defect.is_some().into());
                 self.new_prompt(placed.ok_or_else(ProxyError::broken_off)?, &logged.reply_id)

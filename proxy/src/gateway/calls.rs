@@ -61,19 +61,7 @@ pub(crate) async fn call(
     if services.store.rollouts().get(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
-    let begins_attempt = match request.extensions().get() {
-        Some(KeyHolder::Attempt { rollout_id, attempt_id }) => {
-            (rollout_id, attempt_id) == (&path.rollout_id, &path.attempt_id)
-        }
-        Some(
-            KeyHolder::Admin
-            | KeyHolder::Grader { .. }
-            | KeyHolder::ModelCalls
-            | KeyHolder::Reader
-            | KeyHolder::Worker { .. },
-        )
-        | None => true,
-    };
+    let begins_attempt = begins_attempt(request.extensions().get(), &path);
     let (rollout_id, attempt_id) = (path.rollout_id.clone(), path.attempt_id.clone());
     let caller = Caller {
         // Its path names everything: other headers are not Agent-lightning's.
@@ -98,6 +86,23 @@ pub(crate) async fn call(
     let pending = PendingCall { rollout_id, attempt_id, model: model_name, request, started };
     let result = answered(&proxy, &model, route, incoming).await;
     Ok(pending.ended(&services.store, result).await)
+}
+
+/// Whether a call with this key may begin the attempt that its path names.
+fn begins_attempt(holder: Option<&KeyHolder>, path: &GatewayPath) -> bool {
+    match holder {
+        Some(KeyHolder::Attempt { rollout_id, attempt_id }) => {
+            (rollout_id, attempt_id) == (&path.rollout_id, &path.attempt_id)
+        }
+        Some(
+            KeyHolder::Admin
+            | KeyHolder::Grader { .. }
+            | KeyHolder::ModelCalls
+            | KeyHolder::Reader
+            | KeyHolder::Worker { .. },
+        )
+        | None => true,
+    }
 }
 
 /// The answer of the call's model.

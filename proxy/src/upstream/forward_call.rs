@@ -41,16 +41,10 @@ pub(crate) async fn forward_call(
     route: Route,
     mut incoming: IncomingRequest,
 ) -> Result<Response, Arc<ProxyError>> {
-    let Parts { options, models, services, forwarded_calls, .. } = parts;
+    let Parts { models, services, forwarded_calls, .. } = parts;
     check_dialect(model, route)?;
     models.check_reserved(&model.name, &incoming.caller.key)?;
-    let mut attribution = match route.is_recorded() {
-        true => {
-            let Caller { target, maker, begins_attempt, .. } = &incoming.caller;
-            attribute(&services.store, options.rollout_defaults(), target, *maker, *begins_attempt).await?
-        }
-        false => None,
-    };
+    let mut attribution = attribution(parts, route, &incoming.caller).await?;
     let exact = route.exact_values(&incoming.body);
     let digest = exact.digest(request_body::digest(&incoming.fields));
     let identity = identity(route, &incoming, attribution.as_ref());
@@ -99,6 +93,16 @@ pub(crate) async fn forward_call(
         start_time: now(),
     };
     start(services, forwarded_calls, open, call, incoming.caller.in_flight.take()).await
+}
+
+/// The attempt that a recorded call names, if it names one.
+async fn attribution(parts: &Parts, route: Route, caller: &Caller) -> Result<Option<Attribution>, ProxyError> {
+    if !route.is_recorded() {
+        return Ok(None);
+    }
+    let Caller { target, maker, begins_attempt, .. } = caller;
+    let defaults = parts.options.rollout_defaults();
+    attribute(&parts.services.store, defaults, target, *maker, *begins_attempt).await
 }
 
 /// The session that a call without a name continues, if it does.

@@ -55,12 +55,38 @@ pub(super) async fn record_answer(
         record_span(store, call, attributes, status).await?;
         return Ok(None);
     }
-    let (rollout_id, attempt_id) = call.owner.ids(store).await?;
-    let Tokens { prompt, sampled, logprobs } =
-        answer.tokens.unwrap_or_else(|| Tokens { prompt: Vec::new(), sampled: Vec::new(), logprobs: None });
+    let owner = call.owner.ids(store).await?;
     let own_id = format!("upstream_{}", uuid::Uuid::now_v7().simple());
+    let ended = call.unnamed.clone().zip(answer.choices.first());
+    let ended = ended.filter(|_| end == End::Whole && stop_reason.is_whole());
+    let conversation_digest = ended.map(|(unnamed, choice)| unnamed.with_answer(&choice.message));
+    let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
+    let client_disconnected = end == End::ClientDisconnected;
     let generation = NewGeneration {
         generation_id: answer.id.unwrap_or_else(|| own_id.clone()),
+        client_disconnected,
+        ..generation(call, owner, attributes, answer.tokens, stop_reason)
+    };
+    let recorded = NewCall { generation, conversation, conversation_digest };
+    let generation_id = record_under_free_id(store, recorded, own_id).await?;
+    if let Some(admission) = &call.admission {
+        admission.is_recorded(tokens);
+    }
+    Ok(Some(Recorded { generation_id, client_disconnected }))
+}
+
+/// The record of a generation that ends now, without an id.
+fn generation(
+    call: &ForwardedCall,
+    (rollout_id, attempt_id): (String, String),
+    attributes: Map<String, Value>,
+    tokens: Option<Tokens>,
+    stop_reason: StopReason,
+) -> NewGeneration {
+    let Tokens { prompt, sampled, logprobs } =
+        tokens.unwrap_or_else(|| Tokens { prompt: Vec::new(), sampled: Vec::new(), logprobs: None });
+    NewGeneration {
+        generation_id: String::new(),
         rollout_id,
         attempt_id,
         name: call.route.span_name().to_owned(),
@@ -81,20 +107,9 @@ pub(super) async fn record_answer(
         tokenizer: String::new(),
         request_digest: call.digest.clone(),
         branch_reason: Some(BranchReason::Upstream),
-        client_disconnected: end == End::ClientDisconnected,
+        client_disconnected: false,
         defect: Some(Defect::Upstream),
-    };
-    let client_disconnected = generation.client_disconnected;
-    let is_whole = end == End::Whole && generation.stop_reason.is_whole();
-    let ended = call.unnamed.clone().zip(answer.choices.first()).filter(|_| is_whole);
-    let conversation_digest = ended.map(|(unnamed, choice)| unnamed.with_answer(&choice.message));
-    let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
-    let recorded = NewCall { generation, conversation, conversation_digest };
-    let generation_id = record_under_free_id(store, recorded, own_id).await?;
-    if let Some(admission) = &call.admission {
-        admission.is_recorded(tokens);
     }
-    Ok(Some(Recorded { generation_id, client_disconnected }))
 }
 
 /// Records a call under the id that its upstream gave it or, where another call has that, under our own; gives the id.

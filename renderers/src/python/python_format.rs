@@ -50,34 +50,11 @@ pub(crate) fn percent(format: &str, values: &Value, budget: &Budget<'_>) -> Outc
         }
         let mut named = None;
         if rest.next_if_eq(&'(').is_some() {
-            let mut name = String::new();
-            let mut depth = 1;
-            for character in rest.by_ref() {
-                match character {
-                    '(' => depth += 1,
-                    ')' => depth -= 1,
-                    _ => {}
-                }
-                if depth == 0 {
-                    break;
-                }
-                name.push(character);
-            }
-            let Some(entries) = as_dict(values) else { return raise("format requires a mapping") };
-            let found = entries.into_iter().find(|(key, _)| key.as_str() == Some(name.as_str()));
-            named = Some(found.ok_or_else(|| PythonError::new(format!("KeyError: '{name}'")))?.1);
+            let name = parenthesized(&mut rest);
+            named = Some(entry(values, &name)?);
             takes_names = true;
         }
-        let mut spec = Spec::default();
-        while let Some(flag) = rest.next_if(|flag| "-+ 0#".contains(*flag)) {
-            match flag {
-                '-' => spec.align = Some('<'),
-                '0' => spec.has_zeros = true,
-                '#' => spec.is_alternate = true,
-                ' ' if spec.sign.is_some() => {}
-                sign => spec.sign = Some(sign),
-            }
-        }
+        let mut spec = Spec::of_flags(&mut rest);
         let mut next = || match &named {
             Some(value) => Ok(value),
             None => positional.next().ok_or_else(|| PythonError::new("not enough arguments for format string")),
@@ -114,6 +91,48 @@ pub(crate) fn percent(format: &str, values: &Value, budget: &Budget<'_>) -> Outc
         return raise("not all arguments converted during string formatting");
     }
     Ok(out)
+}
+
+/// The value of a name in what `%` formats.
+fn entry(values: &Value, name: &str) -> Outcome<Value> {
+    let Some(entries) = as_dict(values) else { return raise("format requires a mapping") };
+    let found = entries.into_iter().find(|(key, _)| key.as_str() == Some(name));
+    found.map(|(_, value)| value).ok_or_else(|| PythonError::new(format!("KeyError: '{name}'")))
+}
+
+/// The name up to the parenthesis that closes it, behind the one that opens it.
+fn parenthesized(rest: &mut Peekable<Chars<'_>>) -> String {
+    let mut name = String::new();
+    let mut depth = 1;
+    for character in rest {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        name.push(character);
+    }
+    name
+}
+
+impl Spec {
+    /// The flags of `%` that come next.
+    fn of_flags(rest: &mut Peekable<Chars<'_>>) -> Self {
+        let mut spec = Self::default();
+        while let Some(flag) = rest.next_if(|flag| "-+ 0#".contains(*flag)) {
+            match flag {
+                '-' => spec.align = Some('<'),
+                '0' => spec.has_zeros = true,
+                '#' => spec.is_alternate = true,
+                ' ' if spec.sign.is_some() => {}
+                sign => spec.sign = Some(sign),
+            }
+        }
+        spec
+    }
 }
 
 fn conversion(kind: char, value: &Value, mut spec: Spec, budget: &Budget<'_>) -> Outcome<String> {

@@ -108,23 +108,7 @@ pub(crate) fn equal(left: &Value, right: &Value, budget: &Budget<'_>) -> Result<
         return Ok(true);
     }
     if let (Some(left), Some(right)) = (as_dict(left), as_dict(right)) {
-        if left.len() != right.len() {
-            return Ok(false);
-        }
-        for (key, item) in &left {
-            let mut same = None;
-            for (other, value) in &right {
-                if equal(key, other, budget)? {
-                    same = Some(value);
-                    break;
-                }
-            }
-            let Some(value) = same else { return Ok(false) };
-            if !equal(item, value, budget)? {
-                return Ok(false);
-            }
-        }
-        return Ok(true);
+        return equal_entries(&left, &right, budget);
     }
     if let (Some(left), Some(right)) = (left.downcast_object_ref::<Range>(), right.downcast_object_ref::<Range>()) {
         return Ok(left.items.len() == right.items.len()
@@ -143,6 +127,26 @@ pub(crate) fn equal(left: &Value, right: &Value, budget: &Budget<'_>) -> Result<
         (ValueKind::None, ValueKind::None) | (ValueKind::Undefined, ValueKind::Undefined) => true,
         _ => is_same(left, right),
     })
+}
+
+fn equal_entries(left: &[(Value, Value)], right: &[(Value, Value)], budget: &Budget<'_>) -> Result<bool, Exhausted> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    for (key, item) in left {
+        let mut same = None;
+        for (other, value) in right {
+            if equal(key, other, budget)? {
+                same = Some(value);
+                break;
+            }
+        }
+        let Some(value) = same else { return Ok(false) };
+        if !equal(item, value, budget)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Python's `is`, as far as values have an identity.

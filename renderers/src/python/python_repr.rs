@@ -69,12 +69,7 @@ fn write_repr(out: &mut String, value: &Value, budget: &Budget<'_>) -> Result<()
     } else if let Some(entries) = as_dict(value) {
         budget.step(1)?;
         out.push('{');
-        for (place, (key, item)) in entries.iter().enumerate() {
-            out.push_str(if place > 0 { ", " } else { "" });
-            write_repr(out, key, budget)?;
-            out.push_str(": ");
-            write_repr(out, item, budget)?;
-        }
+        write_entries(out, entries.iter().map(|(key, item)| (python_repr_within(key, budget), item)), budget)?;
         out.push('}');
     } else if let Some(View { name, items }) = value.downcast_object_ref() {
         out.push_str(name);
@@ -92,12 +87,7 @@ fn write_repr(out: &mut String, value: &Value, budget: &Budget<'_>) -> Result<()
     } else if let Some(namespace) = value.downcast_object_ref::<Namespace>() {
         let fields = namespace.fields();
         out.push_str("<Namespace {");
-        for (place, (name, item)) in fields.iter().enumerate() {
-            out.push_str(if place > 0 { ", " } else { "" });
-            out.push_str(&string_repr(name));
-            out.push_str(": ");
-            write_repr(out, item, budget)?;
-        }
+        write_entries(out, fields.iter().map(|(name, item)| (Ok(string_repr(name)), item)), budget)?;
         out.push_str("}>");
     } else {
         match value.kind() {
@@ -108,6 +98,20 @@ fn write_repr(out: &mut String, value: &Value, budget: &Budget<'_>) -> Result<()
         }
     }
     budget.make(out.len() - before)
+}
+
+fn write_entries<'v>(
+    out: &mut String,
+    entries: impl Iterator<Item = (Result<String, Exhausted>, &'v Value)>,
+    budget: &Budget<'_>,
+) -> Result<(), Exhausted> {
+    for (place, (key, item)) in entries.enumerate() {
+        out.push_str(if place > 0 { ", " } else { "" });
+        out.push_str(&key?);
+        out.push_str(": ");
+        write_repr(out, item, budget)?;
+    }
+    Ok(())
 }
 
 /// The class that a function of every template is in Python.

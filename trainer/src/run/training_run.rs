@@ -26,7 +26,7 @@ use crate::schedule::Schedule;
 use crate::scores::{FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
 use crate::sources::{DataPosition, Source};
 use crate::weights::StartName;
-use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
+use crate::{Record, Reporter, RunIdentity, RunSummary, SampleAnswer, TrainError, TrainEvent};
 
 /// A run: data from a source, learnt from as an objective says, in the steps of a schedule.
 pub(crate) struct TrainingRun<Data> {
@@ -307,10 +307,9 @@ impl<Data> TrainingRun<Data> {
         set(&mut metrics, "time/training", training.elapsed().as_secs_f64() - waited);
 
         let mut uses = lesson.uses;
-        let mut total = started.elapsed().as_secs_f64();
+        let total = started.elapsed().as_secs_f64() + evaluation.as_ref().map_or(0.0, |evaluation| evaluation.seconds);
         if let Some(evaluation) = evaluation {
             set(&mut metrics, "time/evaluation", evaluation.seconds);
-            total += evaluation.seconds;
             metrics.extend(evaluation.metrics);
             uses.extend(evaluation.uses);
         }
@@ -332,13 +331,23 @@ impl<Data> TrainingRun<Data> {
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
         bounds?;
         if is_empty {
-            let steps = self.record.steps(&self.identity.run_id).await?;
-            without_gradient::warning(&steps, &untrained, lesson.answers)
-                .into_iter()
-                .for_each(|warning| reporter.report(warning));
-            without_gradient::check(&steps, self.stop_without_gradient)?;
+            self.check_gradient(&untrained, lesson.answers, reporter).await?;
         }
         Ok(has_permission)
+    }
+
+    /// Warns, and ends the run in time, where steps in a row had nothing to learn from.
+    async fn check_gradient(
+        &self,
+        untrained: &[GenerationUse],
+        answers: Vec<SampleAnswer>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        let steps = self.record.steps(&self.identity.run_id).await?;
+        if let Some(warning) = without_gradient::warning(&steps, untrained, answers) {
+            reporter.report(warning);
+        }
+        without_gradient::check(&steps, self.stop_without_gradient)
     }
 
     fn step_metrics(&self, step: u64, lesson: &mut Lesson) -> Map<String, Value> {

@@ -25,11 +25,7 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
     let value = arguments.positional.first().unwrap_or(&undefined);
     let alone = || arguments.bind(name, ["value"], 0).map(|_| ());
     match name {
-        "default" | "d" => {
-            let [_, default, boolean] = arguments.bind(name, ["value", "default_value", "boolean"], 0)?;
-            let is_missing = value.is_undefined() || (flag(boolean, false) && !truth(value));
-            Ok(if is_missing { default.cloned().unwrap_or_else(|| "".into()) } else { value.clone() })
-        }
+        "default" | "d" => default(name, arguments, value),
         "length" | "count" => {
             alone()?;
             match length(value) {
@@ -40,16 +36,7 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
         "tojson" => tojson(arguments, value, budget),
         "fromjson" | "from_json" => {
             alone()?;
-            match value.as_str() {
-                // Many agents hold arguments as objects already.
-                None => raise(format!("the JSON object must be str, not {}", type_name(value))),
-                Some(json) => {
-                    budget.look_through(json)?;
-                    budget.make(json.len().saturating_mul(8))?;
-                    from_json_text(json, &|text| Value::from(text))
-                        .ok_or_else(|| PythonError::new("fromjson: the text is no JSON"))
-                }
-            }
+            fromjson(value, budget)
         }
         "string" => {
             alone()?;
@@ -63,37 +50,14 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
             budget.make_items(items.len())?;
             Ok(Value::from(items))
         }
-        "trim" => {
-            let [_, characters] = arguments.bind(name, ["value", "chars"], 0)?;
-            let whole = python_str_within(value, budget)?;
-            budget.look_through(&whole)?;
-            budget.make(whole.len())?;
-            let trimmed = strip(&whole, given(characters).map(text).transpose()?, [true, true]);
-            Ok(if value.is_safe() { Value::from_safe_string(trimmed.to_owned()) } else { trimmed.into() })
-        }
+        "trim" => trim(arguments, value, budget),
         "abs" => {
             alone()?;
-            match number(value) {
-                Some(Number::Integer(integer)) => Ok(from_integer(integer.saturating_abs())),
-                Some(Number::Float(float)) => Ok(from_float(float.abs())),
-                None => raise(format!("bad operand type for abs(): '{}'", type_name(value))),
-            }
+            abs(value)
         }
-        "attr" => {
-            let [_, attribute_name] = arguments.bind(name, ["value", "name"], 2)?;
-            let attribute_name = python_str_within(attribute_name.unwrap_or(&undefined), budget)?;
-            // A key of a dict is no attribute.
-            let is_own = value.kind() != minijinja::value::ValueKind::Map || has_method(value, &attribute_name);
-            if is_own { attribute(value, &attribute_name, budget) } else { Ok(undefined) }
-        }
+        "attr" => attr(arguments, value, budget),
         "int" => int(arguments, value),
-        "float" => {
-            let [_, default] = arguments.bind(name, ["value", "default"], 0)?;
-            if value.is_undefined() {
-                return raise("an undefined value is no number");
-            }
-            Ok(python_float(value).map_or_else(|| default.cloned().unwrap_or_else(|| from_float(0.0)), from_float))
-        }
+        "float" => float(arguments, value),
         "round" => round(arguments, value),
         "random" => {
             alone()?;
@@ -119,6 +83,58 @@ pub(crate) fn apply(name: &str, arguments: &CallArguments, budget: &Budget<'_>) 
         }
         Ok(made)
     })
+}
+
+fn default(name: &str, arguments: &CallArguments, value: &Value) -> Outcome<Value> {
+    let [_, default, boolean] = arguments.bind(name, ["value", "default_value", "boolean"], 0)?;
+    let is_missing = value.is_undefined() || (flag(boolean, false) && !truth(value));
+    Ok(if is_missing { default.cloned().unwrap_or_else(|| "".into()) } else { value.clone() })
+}
+
+fn float(arguments: &CallArguments, value: &Value) -> Outcome<Value> {
+    let [_, default] = arguments.bind("float", ["value", "default"], 0)?;
+    if value.is_undefined() {
+        return raise("an undefined value is no number");
+    }
+    Ok(python_float(value).map_or_else(|| default.cloned().unwrap_or_else(|| from_float(0.0)), from_float))
+}
+
+fn fromjson(value: &Value, budget: &Budget<'_>) -> Outcome<Value> {
+    match value.as_str() {
+        // Many agents hold arguments as objects already.
+        None => raise(format!("the JSON object must be str, not {}", type_name(value))),
+        Some(json) => {
+            budget.look_through(json)?;
+            budget.make(json.len().saturating_mul(8))?;
+            from_json_text(json, &|text| Value::from(text))
+                .ok_or_else(|| PythonError::new("fromjson: the text is no JSON"))
+        }
+    }
+}
+
+fn trim(arguments: &CallArguments, value: &Value, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_, characters] = arguments.bind("trim", ["value", "chars"], 0)?;
+    let whole = python_str_within(value, budget)?;
+    budget.look_through(&whole)?;
+    budget.make(whole.len())?;
+    let trimmed = strip(&whole, given(characters).map(text).transpose()?, [true, true]);
+    Ok(if value.is_safe() { Value::from_safe_string(trimmed.to_owned()) } else { trimmed.into() })
+}
+
+fn abs(value: &Value) -> Outcome<Value> {
+    match number(value) {
+        Some(Number::Integer(integer)) => Ok(from_integer(integer.saturating_abs())),
+        Some(Number::Float(float)) => Ok(from_float(float.abs())),
+        None => raise(format!("bad operand type for abs(): '{}'", type_name(value))),
+    }
+}
+
+fn attr(arguments: &CallArguments, value: &Value, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_, name] = arguments.bind("attr", ["value", "name"], 2)?;
+    let name = python_str_within(name.unwrap_or(&Value::UNDEFINED), budget)?;
+    // A key of a dict is no attribute.
+    let is_own = value.kind() != minijinja::value::ValueKind::Map || has_method(value, &name);
+    if is_own { attribute(value, &name, budget) } else { Ok(Value::UNDEFINED) }
 }
 
 fn int(arguments: &CallArguments, value: &Value) -> Outcome<Value> {

@@ -159,12 +159,7 @@ fn urlize(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Resu
     };
     let whole_text = escaped(value, budget)?;
     budget.look_through(&whole_text)?;
-    let shown = |address: &str| match limit {
-        Some(limit) if address.chars().count() > limit => address.chars().take(limit).collect::<String>() + "...",
-        _ => address.to_owned(),
-    };
-    let matches =
-        |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
+    let attributes = rel + &target;
     let mut out = String::new();
     let mut rest = &*whole_text;
     while !rest.is_empty() {
@@ -172,7 +167,7 @@ fn urlize(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Resu
         let end = rest.find(|character| is_space(character) != is_gap).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         rest = after;
-        budget.make(word.len().saturating_mul(3).saturating_add(rel.len() + target.len()))?;
+        budget.make(word.len().saturating_mul(3).saturating_add(attributes.len()))?;
         if is_gap {
             out.push_str(word);
             continue;
@@ -189,18 +184,27 @@ fn urlize(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Resu
             middle = &middle[..middle.len() - closing.len()];
         }
         let tail = &opened[middle.len()..];
-        let link = if matches(&ADDRESS, middle) {
-            let scheme = if middle.starts_with("http://") || middle.starts_with("https://") { "" } else { "https://" };
-            format!("<a href=\"{scheme}{middle}\"{rel}{target}>{}</a>", shown(middle))
-        } else if let Some(mail) = middle.strip_prefix("mailto:").filter(|mail| matches(&MAIL, mail)) {
-            format!("<a href=\"{middle}\">{mail}</a>")
-        } else if middle.contains('@') && !middle.starts_with("www.") && !middle.contains(':') && matches(&MAIL, middle)
-        {
-            format!("<a href=\"mailto:{middle}\">{middle}</a>")
-        } else {
-            middle.to_owned()
-        };
-        out.push_str(&format!("{head}{link}{tail}"));
+        out.push_str(&format!("{head}{}{tail}", linked(middle, limit, &attributes)));
     }
     Ok(out.into())
+}
+
+/// A word as a link, with these attributes, if it is an address of a page or of mail.
+fn linked(word: &str, limit: Option<usize>, attributes: &str) -> String {
+    let matches =
+        |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
+    if matches(&ADDRESS, word) {
+        let scheme = if word.starts_with("http://") || word.starts_with("https://") { "" } else { "https://" };
+        let shown = match limit {
+            Some(limit) if word.chars().count() > limit => word.chars().take(limit).collect::<String>() + "...",
+            _ => word.to_owned(),
+        };
+        format!("<a href=\"{scheme}{word}\"{attributes}>{shown}</a>")
+    } else if let Some(mail) = word.strip_prefix("mailto:").filter(|mail| matches(&MAIL, mail)) {
+        format!("<a href=\"{word}\">{mail}</a>")
+    } else if word.contains('@') && !word.starts_with("www.") && !word.contains(':') && matches(&MAIL, word) {
+        format!("<a href=\"mailto:{word}\">{word}</a>")
+    } else {
+        word.to_owned()
+    }
 }

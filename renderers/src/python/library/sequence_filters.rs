@@ -33,112 +33,119 @@ pub(super) fn apply(
             let [_] = arguments.bind(name, ["seq"], 0)?;
             end(name, value, budget)
         }
-        "items" => {
-            let [_] = arguments.bind(name, ["value"], 0)?;
-            match as_dict(value) {
-                _ if value.is_undefined() => Ok(Generator::of(Vec::new())),
-                None => raise("Can only get item pairs from a mapping."),
-                Some(entries) => {
-                    budget.make_items(entries.len().saturating_mul(2))?;
-                    Ok(Generator::of(entries.into_iter().map(|(key, item)| tuple(vec![key, item])).collect()))
-                }
-            }
-        }
-        "reverse" => {
-            let [_] = arguments.bind(name, ["value"], 0)?;
-            if let Some(text) = value.as_str() {
-                budget.make(text.len())?;
-                return Ok(text.chars().rev().collect::<String>().into());
-            }
-            let mut items = items(value, budget)?.into_owned();
-            budget.make_items(items.len())?;
-            items.reverse();
-            Ok(Generator::of(items))
-        }
+        "items" => pairs(value, arguments, budget),
+        "reverse" => reversed(value, arguments, budget),
         "join" => join(value, arguments, budget),
         "map" => map(value, arguments, apply_filter, budget),
         "select" | "reject" | "selectattr" | "rejectattr" => select(name, value, arguments, budget),
-        "max" | "min" => {
-            let [_, case_sensitive, attribute] = arguments.bind(name, ["value", "case_sensitive", "attribute"], 0)?;
-            let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
-            let wanted = if name == "max" { Ordering::Greater } else { Ordering::Less };
-            let mut best: Option<(Value, Value)> = None;
-            for item in &*items(value, budget)? {
-                let own = key.of(item, budget)?;
-                let is_better = match &best {
-                    None => true,
-                    Some((best, _)) => compare(&own, best, budget)? == Some(wanted),
-                };
-                if is_better {
-                    best = Some((own, item.clone()));
-                }
-            }
-            Ok(best.map(|(_, item)| item).unwrap_or_default())
-        }
-        "sort" => {
-            let parameters = ["value", "reverse", "case_sensitive", "attribute"];
-            let [_, reverse, case_sensitive, attribute] = arguments.bind(name, parameters, 0)?;
-            let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
-            let keyed = key.of_all(&items(value, budget)?, budget)?;
-            let keyed = sorted(keyed, order(reverse), budget)?;
-            Ok(Value::from(keyed.into_iter().map(|(_, item)| item).collect::<Vec<_>>()))
-        }
+        "max" | "min" => extreme(name, value, arguments, budget),
+        "sort" => sort(value, arguments, budget),
         "dictsort" => dictsort(value, arguments, budget),
-        "unique" => {
-            let [_, case_sensitive, attribute] = arguments.bind(name, ["value", "case_sensitive", "attribute"], 0)?;
-            let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
-            let (mut seen, mut kept) = (Vec::new(), Vec::new());
-            for item in &*items(value, budget)? {
-                let own = key.of(item, budget)?;
-                check_hashable(&own, budget)?;
-                if position(&seen, &own, budget)?.is_none() {
-                    seen.push(own);
-                    kept.push(item.clone());
-                }
-            }
-            budget.make_items(kept.len())?;
-            Ok(Generator::of(kept))
-        }
+        "unique" => unique(value, arguments, budget),
         "groupby" => {
             let parameters = ["value", "attribute", "default", "case_sensitive"];
             let [_, attribute, default, case_sensitive] = arguments.bind(name, parameters, 2)?;
             let key = Key { attribute, is_cased: flag(case_sensitive, false), default: given(default) };
             groups(key, &items(value, budget)?, budget)
         }
-        "sum" => {
-            let [_, attribute, start] = arguments.bind(name, ["iterable", "attribute", "start"], 0)?;
-            let key = Key { attribute: given(attribute), is_cased: true, default: None };
-            let mut sum = start.cloned().unwrap_or_else(|| Value::from(0));
-            if sum.as_str().is_some() {
-                return raise("sum() can't sum strings [use ''.join(seq) instead]");
-            }
-            for item in &*items(value, budget)? {
-                sum = add(&sum, &key.of(item, budget)?, budget)?;
-            }
-            Ok(sum)
-        }
-        _ => {
-            let (count, filling) = match name {
-                "batch" => ("linecount", "fill_with"),
-                _ => ("slices", "fill_with"),
-            };
-            let [_, count, filling] = arguments.bind(name, ["value", count, filling], 2)?;
-            let count = count.unwrap_or(&Value::UNDEFINED);
-            // No line is ever as short as less than nothing.
-            let is_endless = name == "batch" && whole(count)? < 0;
-            let (count, filling) = match is_endless {
-                true => (usize::MAX, None),
-                false => (size(count)?, given(filling)),
-            };
-            let items = items(value, budget)?;
-            let parts = if name == "batch" {
-                batch(&items, count, filling, budget)
-            } else {
-                slices(&items, count, filling, budget)
-            }?;
-            Ok(Generator::of(parts.into_iter().map(Value::from).collect()))
+        "sum" => sum(value, arguments, budget),
+        _ => divided(name, value, arguments, budget),
+    }
+}
+
+fn pairs(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_] = arguments.bind("items", ["value"], 0)?;
+    match as_dict(value) {
+        _ if value.is_undefined() => Ok(Generator::of(Vec::new())),
+        None => raise("Can only get item pairs from a mapping."),
+        Some(entries) => {
+            budget.make_items(entries.len().saturating_mul(2))?;
+            Ok(Generator::of(entries.into_iter().map(|(key, item)| tuple(vec![key, item])).collect()))
         }
     }
+}
+
+fn reversed(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_] = arguments.bind("reverse", ["value"], 0)?;
+    if let Some(text) = value.as_str() {
+        budget.make(text.len())?;
+        return Ok(text.chars().rev().collect::<String>().into());
+    }
+    let mut items = items(value, budget)?.into_owned();
+    budget.make_items(items.len())?;
+    items.reverse();
+    Ok(Generator::of(items))
+}
+
+/// `max` or `min`.
+fn extreme(name: &str, value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_, case_sensitive, attribute] = arguments.bind(name, ["value", "case_sensitive", "attribute"], 0)?;
+    let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
+    let wanted = if name == "max" { Ordering::Greater } else { Ordering::Less };
+    let mut best: Option<(Value, Value)> = None;
+    for item in &*items(value, budget)? {
+        let own = key.of(item, budget)?;
+        let is_better = match &best {
+            None => true,
+            Some((best, _)) => compare(&own, best, budget)? == Some(wanted),
+        };
+        if is_better {
+            best = Some((own, item.clone()));
+        }
+    }
+    Ok(best.map(|(_, item)| item).unwrap_or_default())
+}
+
+fn sort(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let parameters = ["value", "reverse", "case_sensitive", "attribute"];
+    let [_, reverse, case_sensitive, attribute] = arguments.bind("sort", parameters, 0)?;
+    let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
+    let keyed = key.of_all(&items(value, budget)?, budget)?;
+    let keyed = sorted(keyed, order(reverse), budget)?;
+    Ok(Value::from(keyed.into_iter().map(|(_, item)| item).collect::<Vec<_>>()))
+}
+
+fn unique(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_, case_sensitive, attribute] = arguments.bind("unique", ["value", "case_sensitive", "attribute"], 0)?;
+    let key = Key { attribute: given(attribute), is_cased: flag(case_sensitive, false), default: None };
+    let (mut seen, mut kept) = (Vec::new(), Vec::new());
+    for item in &*items(value, budget)? {
+        let own = key.of(item, budget)?;
+        check_hashable(&own, budget)?;
+        if position(&seen, &own, budget)?.is_none() {
+            seen.push(own);
+            kept.push(item.clone());
+        }
+    }
+    budget.make_items(kept.len())?;
+    Ok(Generator::of(kept))
+}
+
+fn sum(value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let [_, attribute, start] = arguments.bind("sum", ["iterable", "attribute", "start"], 0)?;
+    let key = Key { attribute: given(attribute), is_cased: true, default: None };
+    let mut sum = start.cloned().unwrap_or_else(|| Value::from(0));
+    if sum.as_str().is_some() {
+        return raise("sum() can't sum strings [use ''.join(seq) instead]");
+    }
+    for item in &*items(value, budget)? {
+        sum = add(&sum, &key.of(item, budget)?, budget)?;
+    }
+    Ok(sum)
+}
+
+/// `batch` or `slice`.
+fn divided(name: &str, value: &Value, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let is_batch = name == "batch";
+    let count = if is_batch { "linecount" } else { "slices" };
+    let [_, count, filling] = arguments.bind(name, ["value", count, "fill_with"], 2)?;
+    let count = count.unwrap_or(&Value::UNDEFINED);
+    // No line is ever as short as less than nothing.
+    let is_endless = is_batch && whole(count)? < 0;
+    let (count, filling) = if is_endless { (usize::MAX, None) } else { (size(count)?, given(filling)) };
+    let items = items(value, budget)?;
+    let parts = if is_batch { batch(&items, count, filling, budget) } else { slices(&items, count, filling, budget) }?;
+    Ok(Generator::of(parts.into_iter().map(Value::from).collect()))
 }
 
 fn end(name: &str, value: &Value, budget: &Budget<'_>) -> Outcome<Value> {

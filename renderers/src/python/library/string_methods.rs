@@ -28,8 +28,14 @@ pub(crate) fn call(of: &str, method: &str, arguments: &CallArguments, budget: &B
     if !only_looks {
         budget.make(of.len())?;
     }
-    let none = || arguments.bind::<0>(method, [], 0);
-    let tested = |holds: bool| none().map(|_| Value::from(holds));
+    if let Some(holds) = test(of, method) {
+        arguments.bind::<0>(method, [], 0)?;
+        return Ok(holds.into());
+    }
+    if let Some(text) = cased(of, method) {
+        arguments.bind::<0>(method, [], 0)?;
+        return Ok(text.into());
+    }
     match method {
         "strip" | "lstrip" | "rstrip" => {
             let [characters] = arguments.bind(method, ["chars"], 0)?;
@@ -43,18 +49,7 @@ pub(crate) fn call(of: &str, method: &str, arguments: &CallArguments, budget: &B
             budget.make_items(lines.len())?;
             Ok(lines.into_iter().map(Value::from).collect())
         }
-        "partition" | "rpartition" => {
-            let [separator] = arguments.bind(method, ["sep"], 1)?;
-            let separator = text(separator.unwrap_or(&Value::UNDEFINED))?;
-            if separator.is_empty() {
-                return raise("empty separator");
-            }
-            let parts = match method {
-                "partition" => of.split_once(separator).map_or([of, "", ""], |(a, b)| [a, separator, b]),
-                _ => of.rsplit_once(separator).map_or(["", "", of], |(a, b)| [a, separator, b]),
-            };
-            Ok(tuple(parts.into_iter().map(Value::from).collect()))
-        }
+        "partition" | "rpartition" => partition(of, method, arguments),
         "removeprefix" | "removesuffix" => {
             let [affix] = arguments.bind(method, [method], 1)?;
             let affix = text(affix.unwrap_or(&Value::UNDEFINED))?;
@@ -82,37 +77,66 @@ pub(crate) fn call(of: &str, method: &str, arguments: &CallArguments, budget: &B
             join(of, &items(parts.unwrap_or(&Value::UNDEFINED), budget)?, budget)
         }
         "format" => format(of, &arguments.positional, &arguments.named, budget),
-        "format_map" => {
-            let [mapping] = arguments.bind(method, ["mapping"], 1)?;
-            let Some(fields) = mapping.and_then(as_dict) else { return raise("format_map() needs a mapping") };
-            let named: Vec<(Box<str>, Value)> =
-                fields.into_iter().filter_map(|(key, value)| Some((key.as_str()?.into(), value))).collect();
-            format(of, &[], &named, budget)
-        }
+        "format_map" => format_map(of, arguments, budget),
         "translate" => {
             let [table] = arguments.bind(method, ["table"], 1)?;
             translate(of, table.unwrap_or(&Value::UNDEFINED), budget)
         }
-        "lower" => none().map(|_| of.to_lowercase().into()),
-        "casefold" => none().map(|_| casefold(of).into()),
-        "upper" => none().map(|_| of.to_uppercase().into()),
-        "title" => none().map(|_| title(of).into()),
-        "capitalize" => none().map(|_| capitalize(of).into()),
-        "swapcase" => none().map(|_| swapcase(of).into()),
-        "isspace" => tested(!of.is_empty() && of.chars().all(is_space)),
-        "isascii" => tested(of.is_ascii()),
-        "isprintable" => tested(of.chars().all(is_printable)),
-        "islower" => tested(has_cased(of, |character| character.is_lowercase())),
-        "isupper" => tested(has_cased(of, |character| character.is_uppercase())),
-        "istitle" => tested(is_title(of)),
-        "isalpha" => tested(is_all(&ALPHABETIC, of)),
-        "isdecimal" => tested(is_all(&DECIMAL, of)),
-        "isdigit" => tested(is_all(&DIGIT, of)),
-        "isnumeric" => tested(is_all(&NUMERIC, of)),
-        "isalnum" => tested(is_all(&ALPHANUMERIC, of)),
-        "isidentifier" => tested(is_all(&IDENTIFIER, of)),
         other => raise(format!("'str' object has no method `{other}` here")),
     }
+}
+
+/// Whether what a method tests holds, which takes no arguments.
+fn test(of: &str, method: &str) -> Option<bool> {
+    Some(match method {
+        "isspace" => !of.is_empty() && of.chars().all(is_space),
+        "isascii" => of.is_ascii(),
+        "isprintable" => of.chars().all(is_printable),
+        "islower" => has_cased(of, |character| character.is_lowercase()),
+        "isupper" => has_cased(of, |character| character.is_uppercase()),
+        "istitle" => is_title(of),
+        "isalpha" => is_all(&ALPHABETIC, of),
+        "isdecimal" => is_all(&DECIMAL, of),
+        "isdigit" => is_all(&DIGIT, of),
+        "isnumeric" => is_all(&NUMERIC, of),
+        "isalnum" => is_all(&ALPHANUMERIC, of),
+        "isidentifier" => is_all(&IDENTIFIER, of),
+        _ => return None,
+    })
+}
+
+/// The text in the case that a method makes, which takes no arguments.
+fn cased(of: &str, method: &str) -> Option<String> {
+    Some(match method {
+        "lower" => of.to_lowercase(),
+        "casefold" => casefold(of),
+        "upper" => of.to_uppercase(),
+        "title" => title(of),
+        "capitalize" => capitalize(of),
+        "swapcase" => swapcase(of),
+        _ => return None,
+    })
+}
+
+fn format_map(of: &str, arguments: &CallArguments, budget: &Budget<'_>) -> Outcome<Value> {
+    let [mapping] = arguments.bind("format_map", ["mapping"], 1)?;
+    let Some(fields) = mapping.and_then(as_dict) else { return raise("format_map() needs a mapping") };
+    let named: Vec<(Box<str>, Value)> =
+        fields.into_iter().filter_map(|(key, value)| Some((key.as_str()?.into(), value))).collect();
+    format(of, &[], &named, budget)
+}
+
+fn partition(of: &str, method: &str, arguments: &CallArguments) -> Outcome<Value> {
+    let [separator] = arguments.bind(method, ["sep"], 1)?;
+    let separator = text(separator.unwrap_or(&Value::UNDEFINED))?;
+    if separator.is_empty() {
+        return raise("empty separator");
+    }
+    let parts = match method {
+        "partition" => of.split_once(separator).map_or([of, "", ""], |(a, b)| [a, separator, b]),
+        _ => of.rsplit_once(separator).map_or(["", "", of], |(a, b)| [a, separator, b]),
+    };
+    Ok(tuple(parts.into_iter().map(Value::from).collect()))
 }
 
 /// A pattern of this file, which is known to be one.

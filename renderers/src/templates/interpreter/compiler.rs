@@ -142,14 +142,7 @@ impl Compiler {
                 self.statements(&condition.false_body),
             ),
             ast::Stmt::ForLoop(repeated) => self.for_loop(repeated),
-            ast::Stmt::WithBlock(with) => self.scoped(|this| {
-                let mut assignments = Vec::new();
-                for (target, value) in &with.assignments {
-                    let value = this.expression(value);
-                    assignments.push((this.target(target), value));
-                }
-                StatementKind::With(assignments, this.statements(&with.body))
-            }),
+            ast::Stmt::WithBlock(with) => self.with_block(with),
             ast::Stmt::Set(set) => {
                 let value = self.expression(&set.expr);
                 StatementKind::Set(self.target(&set.target), value)
@@ -164,18 +157,12 @@ impl Compiler {
                 self.note_unknown("statement", "autoescape");
                 StatementKind::Fail("a chat template cannot turn escaping on (`autoescape`)")
             }
-            ast::Stmt::AutoEscape(block) => {
-                let body = self.scoped(|this| this.statements(&block.body));
-                StatementKind::With(Vec::new(), body)
-            }
+            ast::Stmt::AutoEscape(block) => self.block(&block.body),
             ast::Stmt::FilterBlock(block) => {
                 let filter = self.expression(&block.filter);
                 StatementKind::FilterBlock(filter, self.scoped(|this| this.statements(&block.body)))
             }
-            ast::Stmt::Block(block) => {
-                let body = self.scoped(|this| this.statements(&block.body));
-                StatementKind::With(Vec::new(), body)
-            }
+            ast::Stmt::Block(block) => self.block(&block.body),
             ast::Stmt::Import(_) | ast::Stmt::FromImport(_) => StatementKind::Fail("a chat template cannot import"),
             ast::Stmt::Extends(_) => StatementKind::Fail("a chat template cannot extend another"),
             ast::Stmt::Include(_) => StatementKind::Fail("a chat template cannot include another"),
@@ -194,6 +181,21 @@ impl Compiler {
             ast::Stmt::Break(_) => StatementKind::Break,
         };
         Statement { line, kind }
+    }
+
+    fn block(&mut self, body: &[ast::Stmt<'_>]) -> StatementKind {
+        StatementKind::With(Vec::new(), self.scoped(|this| this.statements(body)))
+    }
+
+    fn with_block(&mut self, with: &ast::WithBlock<'_>) -> StatementKind {
+        self.scoped(|this| {
+            let mut assignments = Vec::new();
+            for (target, value) in &with.assignments {
+                let value = this.expression(value);
+                assignments.push((this.target(target), value));
+            }
+            StatementKind::With(assignments, this.statements(&with.body))
+        })
     }
 
     fn for_loop(&mut self, repeated: &ast::ForLoop<'_>) -> StatementKind {
@@ -268,20 +270,7 @@ impl Compiler {
             ast::Expr::Const(constant) => Expression::Constant(constant.value.clone()),
             ast::Expr::Var(variable) if variable.id == "loop" && self.in_loop => Expression::LoopValue,
             ast::Expr::Var(variable) => Expression::Variable(self.read(variable.id)),
-            ast::Expr::GetAttr(attribute) => {
-                if let ast::Expr::Var(variable) = &attribute.expr
-                    && variable.id == "loop"
-                    && self.in_loop
-                    && let Some(field) = LoopField::named(attribute.name)
-                {
-                    return Expression::Loop(field);
-                }
-                let base = self.boxed(&attribute.expr);
-                match is_dict_method(attribute.name) {
-                    true => Expression::Attribute(base, attribute.name.into()),
-                    false => Expression::Field(base, attribute.name.into()),
-                }
-            }
+            ast::Expr::GetAttr(attribute) => self.attribute(attribute),
             ast::Expr::GetItem(item) => Expression::Item(self.boxed(&item.expr), self.boxed(&item.subscript_expr)),
             ast::Expr::Slice(slice) => {
                 let mut end = |end: &Option<ast::Expr<'_>>| match end {
@@ -312,17 +301,7 @@ impl Compiler {
                 let test = self.expression(&either.test_expr);
                 Expression::Either(Box::new([test, self.expression(&either.true_expr), otherwise]))
             }
-            ast::Expr::Filter(filter) => {
-                let name = self.known("filter", filter.name, is_filter);
-                let first = match &filter.expr {
-                    Some(first) => self.expression(first),
-                    None => Expression::Captured,
-                };
-                if ["map", "select", "reject", "selectattr", "rejectattr"].contains(&&*name) {
-                    self.check_passed_name(&name, &filter.args);
-                }
-                Expression::Filter(name, self.arguments(Some(first), &filter.args))
-            }
+            ast::Expr::Filter(filter) => self.filter(filter),
             ast::Expr::Test(test) => {
                 let name = self.known("test", test.name, is_test);
                 let first = self.expression(&test.expr);
@@ -336,6 +315,34 @@ impl Compiler {
                 Expression::Map(keys.into_iter().zip(self.expressions(&map.values)).collect())
             }
         }
+    }
+
+    fn attribute(&mut self, attribute: &ast::GetAttr<'_>) -> Expression {
+        if let ast::Expr::Var(variable) = &attribute.expr
+            && variable.id == "loop"
+            && self.in_loop
+            && let Some(field) = LoopField::named(attribute.name)
+        {
+            return Expression::Loop(field);
+        }
+        let base = self.boxed(&attribute.expr);
+        if is_dict_method(attribute.name) {
+            Expression::Attribute(base, attribute.name.into())
+        } else {
+            Expression::Field(base, attribute.name.into())
+        }
+    }
+
+    fn filter(&mut self, filter: &ast::Filter<'_>) -> Expression {
+        let name = self.known("filter", filter.name, is_filter);
+        let first = match &filter.expr {
+            Some(first) => self.expression(first),
+            None => Expression::Captured,
+        };
+        if ["map", "select", "reject", "selectattr", "rejectattr"].contains(&&*name) {
+            self.check_passed_name(&name, &filter.args);
+        }
+        Expression::Filter(name, self.arguments(Some(first), &filter.args))
     }
 
     /// A name without the white space that Jinja allows in it; what does not go by it is noted.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use minijinja::Value;
 
+use crate::python::library::arguments::CallArguments;
 use crate::python::library::{filters, tests};
 use crate::python::python_attributes::{attribute, item};
 use crate::python::python_error::raise;
@@ -45,22 +46,7 @@ impl<'p> Run<'p> {
             Expression::Variable(name) => return Ok(Cow::Borrowed(self.variable(*name))),
             Expression::Field(base, name) | Expression::Attribute(base, name) => match self.place(expression) {
                 Some(value) => return Ok(Cow::Borrowed(value)),
-                None => {
-                    let value = self.defined(base, || format!("attribute `{name}`"))?;
-                    match value.downcast_object_ref::<LoopValue>() {
-                        Some(LoopValue(state)) => match LoopField::named(name) {
-                            Some(field) => loop_field(state, field),
-                            None => Value::UNDEFINED,
-                        },
-                        None => match value.downcast_object_ref::<MacroValue>() {
-                            Some(declared) => match macro_field(&self.program.macros[declared.index], name) {
-                                Some(field) => field,
-                                None => attribute(&value, name, budget)?,
-                            },
-                            None => attribute(&value, name, budget)?,
-                        },
-                    }
-                }
+                None => self.field(base, name)?,
             },
             Expression::Item(base, key) => match self.place(expression) {
                 Some(value) => return Ok(Cow::Borrowed(value)),
@@ -69,12 +55,7 @@ impl<'p> Run<'p> {
                     item(&value, &*self.value(key)?, budget)?
                 }
             },
-            Expression::Slice(parts) => {
-                let [of, start, stop, step] = &**parts;
-                let value = self.defined(of, || "items".to_owned())?;
-                let bounds = [&*self.value(start)?, &*self.value(stop)?, &*self.value(step)?];
-                python_ops::slice(&value, bounds, budget)?
-            }
+            Expression::Slice(parts) => self.slice(parts)?,
             Expression::Either(parts) => {
                 let [test, then, otherwise] = &**parts;
                 let chosen = if self.truth(test)? { then } else { otherwise };
@@ -100,13 +81,7 @@ impl<'p> Run<'p> {
             Expression::Not(operand) => (!self.truth(operand)?).into(),
             Expression::Negate(operand) => python_ops::negate(&*self.value(operand)?)?,
             Expression::Filter(name, arguments) if &**name == "generation_marks" => {
-                let arguments = self.arguments(arguments)?;
-                let text = python_str_within(arguments.positional.first().unwrap_or(&UNDEFINED), budget)?;
-                let marks = self.surroundings.marks;
-                match marks.and_then(|marks| marks.split_at_checked(marks.len() / 2)) {
-                    Some((begin, end)) => format!("{begin}{text}{end}").into(),
-                    None => text.into(),
-                }
+                self.marked(&self.arguments(arguments)?)?
             }
             Expression::Filter(name, arguments) => filters::apply(name, &self.arguments(arguments)?, budget)?,
             Expression::Test(name, arguments) => self.test(name, arguments)?.into(),
@@ -120,29 +95,61 @@ impl<'p> Run<'p> {
                 budget.make_items(items.len())?;
                 self.checked(tuple(self.values(items)?))?
             }
-            Expression::Map(fields) => {
-                budget.make_items(fields.len().saturating_mul(3))?;
-                let mut entries: Vec<(Value, Value)> = Vec::new();
-                for (key, value) in fields {
-                    let key = self.value(key)?.into_owned();
-                    check_hashable(&key, budget)?;
-                    let value = self.value(value)?.into_owned();
-                    let mut same = None;
-                    // Texts are found by the dict itself; of others, `1` and `true` are one.
-                    if key.as_str().is_none() {
-                        for (place, (known, _)) in entries.iter().enumerate() {
-                            same = equal(known, &key, budget)?.then_some(place).or(same);
-                        }
-                    }
-                    match same {
-                        Some(place) => entries[place].1 = value,
-                        None => entries.push((key, value)),
-                    }
-                }
-                self.checked(Value::from_pairs(entries))?
-            }
+            Expression::Map(fields) => self.dict(fields)?,
         };
         Ok(Cow::Owned(owned))
+    }
+
+    /// A field of a loop, a macro or any other value, which is not in place.
+    fn field(&self, base: &'p Expression, name: &str) -> Outcome<Value> {
+        let value = self.defined(base, || format!("attribute `{name}`"))?;
+        if let Some(LoopValue(state)) = value.downcast_object_ref::<LoopValue>() {
+            return Ok(LoopField::named(name).map_or(Value::UNDEFINED, |field| loop_field(state, field)));
+        }
+        let declared = value.downcast_object_ref::<MacroValue>();
+        match declared.and_then(|declared| macro_field(&self.program.macros[declared.index], name)) {
+            Some(field) => Ok(field),
+            None => attribute(&value, name, self.budget()),
+        }
+    }
+
+    fn slice(&self, [of, start, stop, step]: &'p [Expression; 4]) -> Outcome<Value> {
+        let value = self.defined(of, || "items".to_owned())?;
+        let bounds = [&*self.value(start)?, &*self.value(stop)?, &*self.value(step)?];
+        python_ops::slice(&value, bounds, self.budget())
+    }
+
+    /// A text between the marks of what the assistant generated, if there are any.
+    fn marked(&self, arguments: &CallArguments) -> Outcome<Value> {
+        let text = python_str_within(arguments.positional.first().unwrap_or(&UNDEFINED), self.budget())?;
+        let marks = self.surroundings.marks;
+        Ok(match marks.and_then(|marks| marks.split_at_checked(marks.len() / 2)) {
+            Some((begin, end)) => format!("{begin}{text}{end}").into(),
+            None => text.into(),
+        })
+    }
+
+    fn dict(&self, fields: &'p [(Expression, Expression)]) -> Outcome<Value> {
+        let budget = self.budget();
+        budget.make_items(fields.len().saturating_mul(3))?;
+        let mut entries: Vec<(Value, Value)> = Vec::new();
+        for (key, value) in fields {
+            let key = self.value(key)?.into_owned();
+            check_hashable(&key, budget)?;
+            let value = self.value(value)?.into_owned();
+            let mut same = None;
+            // Texts are found by the dict itself; of others, `1` and `true` are one.
+            if key.as_str().is_none() {
+                for (place, (known, _)) in entries.iter().enumerate() {
+                    same = equal(known, &key, budget)?.then_some(place).or(same);
+                }
+            }
+            match same {
+                Some(place) => entries[place].1 = value,
+                None => entries.push((key, value)),
+            }
+        }
+        self.checked(Value::from_pairs(entries))
     }
 
     fn checked(&self, value: Value) -> Outcome<Value> {

@@ -123,7 +123,7 @@ impl TemplateRenderer {
         first: usize,
         done: &[Piece],
         new: &[Piece],
-        mut is_trained: VecDeque<bool>,
+        is_trained: VecDeque<bool>,
         space: OuterSpace,
     ) -> Result<Vec<Run>, RenderError> {
         let message_index = messages.len() - 1;
@@ -149,6 +149,20 @@ impl TemplateRenderer {
             false => self.pieces(&marked, tools, false)?,
         };
         let pieces = without_prefix(&pieces, done).ok_or_else(not_found)?;
+        let runs = self.runs_between(marks, pieces, is_trained).ok_or_else(not_found)?;
+        let unmarked: Vec<Piece> = runs.iter().flat_map(|(_, pieces)| pieces.clone()).collect();
+        let is_same = without_prefix(new, &unmarked).is_some_and(|rest| rest.is_empty());
+        if is_same { Ok(runs) } else { Err(not_found()) }
+    }
+
+    /// Pieces with the weights of what their marks stand around, without the marks. `None` unless there are as many marks
+    /// as there are in `is_trained`.
+    fn runs_between(
+        &self,
+        marks: ContentMarks,
+        pieces: Vec<Piece>,
+        mut is_trained: VecDeque<bool>,
+    ) -> Option<Vec<Run>> {
         let mut runs: Vec<Run> = Vec::new();
         let mut weight = 0.0;
         let mut is_behind = false;
@@ -165,12 +179,9 @@ impl TemplateRenderer {
             while let Some(at) = text.find([marks.begin, marks.end]) {
                 let mark = text[at..].chars().next().unwrap_or(marks.end);
                 push(&mut runs, if is_behind { 0.0 } else { weight }, Piece::Text(text[..at].to_owned()));
-                match mark == marks.begin {
-                    true => {
-                        weight = if is_trained.pop_front().ok_or_else(not_found)? { 1.0 } else { 0.0 };
-                        is_behind = false;
-                    }
-                    false => is_behind = true,
+                is_behind = mark != marks.begin;
+                if !is_behind {
+                    weight = if is_trained.pop_front()? { 1.0 } else { 0.0 };
                 }
                 text = &text[at + mark.len_utf8()..];
             }
@@ -181,9 +192,7 @@ impl TemplateRenderer {
                 }
             }
         }
-        let unmarked: Vec<Piece> = runs.iter().flat_map(|(_, pieces)| pieces.clone()).collect();
-        let is_same = without_prefix(new, &unmarked).is_some_and(|rest| rest.is_empty());
-        if is_same && is_trained.is_empty() { Ok(runs) } else { Err(not_found()) }
+        is_trained.is_empty().then_some(runs)
     }
 }
 

@@ -110,12 +110,7 @@ pub(crate) async fn apply_update(
     attempt.last_heartbeat_time = heartbeat.or(attempt.last_heartbeat_time);
     let mut changed_metadata = None;
     if let Some(mut metadata) = update.metadata {
-        // What a server has noted is for nobody else to say or to take back.
-        for key in AttemptNote::KEYS {
-            metadata.remove(key);
-            let noted = attempt.metadata.as_ref().and_then(|noted| noted.get(key));
-            noted.into_iter().for_each(|noted| drop(metadata.insert(key.to_owned(), noted.clone())));
-        }
+        keep_notes(&mut metadata, attempt.metadata.as_ref());
         changed_metadata = Some(ChangedMetadata::of(write.connection(), &attempt, &metadata).await?);
         attempt.metadata = Some(metadata);
     }
@@ -157,6 +152,15 @@ pub(crate) async fn apply_update(
         }
     }
     Ok(attempt)
+}
+
+/// What a server has noted is for nobody else to say or to take back.
+fn keep_notes(metadata: &mut Object, before: Option<&Object>) {
+    for key in AttemptNote::KEYS {
+        metadata.remove(key);
+        let noted = before.and_then(|before| before.get(key));
+        noted.into_iter().for_each(|noted| drop(metadata.insert(key.to_owned(), noted.clone())));
+    }
 }
 
 /// Writes an attempt's metadata alone.

@@ -51,17 +51,9 @@ fn check_stops(requested: Option<&RequestedStops>) -> Result<(), String> {
     }
 }
 
-/// Reads a request, and refuses what can never be answered.
-pub(crate) fn read_request(
-    request: &WireRequest,
-    base: &TinkerBase,
-) -> Result<(SampleRequest, PromptReportOptions), Refusal> {
-    let context_length = base.facts().context_length;
-    let prompt = text_tokens(&request.prompt).map_err(Refusal::bad_request)?;
-    let limit = base.facts().queue_limit;
-    if request.num_samples == 0 || request.num_samples > limit {
-        let message = format!("num_samples is {}, but must be from 1 to {limit}", request.num_samples);
-        return Err(Refusal::bad_request(message));
+fn check_counts(request: &WireRequest, most_samples: usize) -> Result<(), String> {
+    if request.num_samples == 0 || request.num_samples > most_samples {
+        return Err(format!("num_samples is {}, but must be from 1 to {most_samples}", request.num_samples));
     }
     for (name, value) in [
         ("topk_prompt_logprobs", request.topk_prompt_logprobs),
@@ -69,11 +61,20 @@ pub(crate) fn read_request(
         ("prompt_alt_tokens_k", request.prompt_alt_tokens_k),
     ] {
         if value > GREATEST_ALTERNATIVES {
-            return Err(Refusal::bad_request(format!(
-                "{name} is {value}, but must be at most {GREATEST_ALTERNATIVES}"
-            )));
+            return Err(format!("{name} is {value}, but must be at most {GREATEST_ALTERNATIVES}"));
         }
     }
+    Ok(())
+}
+
+/// Reads a request, and refuses what can never be answered.
+pub(crate) fn read_request(
+    request: &WireRequest,
+    base: &TinkerBase,
+) -> Result<(SampleRequest, PromptReportOptions), Refusal> {
+    let context_length = base.facts().context_length;
+    let prompt = text_tokens(&request.prompt).map_err(Refusal::bad_request)?;
+    check_counts(request, base.facts().queue_limit).map_err(Refusal::bad_request)?;
     let parameters = &request.sampling_params;
     let top_k = match parameters.top_k {
         -1 => None,
@@ -86,7 +87,6 @@ pub(crate) fn read_request(
     let (stop_tokens, stop_sequences) = stops(parameters.stop.clone(), &base.facts().end_tokens);
     let room = context_length.saturating_sub(prompt.len()).max(1);
     let sampling = SampleRequest {
-        max_tokens: parameters.max_tokens.unwrap_or(room),
         sampling: SamplingParameters {
             temperature: parameters.temperature as f32,
             top_p: parameters.top_p as f32,
@@ -95,11 +95,12 @@ pub(crate) fn read_request(
         },
         stop_tokens,
         stop_sequences,
-        seed: parameters.seed.map_or_else(new_seed, |seed| seed as u64),
         top_logprobs: request.topk_sample_logprobs,
+        prompt,
+        max_tokens: parameters.max_tokens.unwrap_or(room),
+        seed: parameters.seed.map_or_else(new_seed, |seed| seed as u64),
         stream_interval: 1,
         affinity: None,
-        prompt,
     };
     let prompt_report = PromptReportOptions {
         logprobs: request.prompt_logprobs.unwrap_or_default(),

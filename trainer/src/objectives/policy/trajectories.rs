@@ -106,26 +106,38 @@ pub(crate) fn assemble(
             members.iter_mut().for_each(|member| member.do_not_train(UntrainedCause::ConstantGroup));
             continue;
         }
-        let (mut of_group, mut places_of_group) = (Vec::new(), Vec::new());
         let succeeded = (0..members.len()).filter(|member| members[*member].succeeded());
-        let trajectories = group.trajectories.iter().zip(advantages).zip(succeeded);
-        for (trajectory_index, ((trajectory, advantage), member)) in trajectories.enumerate() {
-            let turns = trajectory.transitions.len();
-            if turns > 0 {
-                let of_turns = match &calls {
-                    Some(calls) => calls[trajectory_index].clone(),
-                    None => vec![advantage; turns],
-                };
-                of_group.push(turns_to_data(trajectory, of_turns)?);
-                places_of_group.push(MemberPlace { group: index, member });
-            }
-        }
+        let (of_group, members_of_group): (Vec<_>, Vec<_>) =
+            rows_of_group(group, &advantages, calls, succeeded)?.into_iter().unzip();
         if !of_group.is_empty() {
             taught.push(of_group);
-            places.push(places_of_group);
+            places.push(members_of_group.into_iter().map(|member| MemberPlace { group: index, member }).collect());
         }
     }
     Ok(Batch { groups: taught, places, idle_groups, idle_tokens, uncounted_rollouts, alone, trajectories: groups })
+}
+
+/// The rows of each trajectory that has turns, each with the member that it is of. `calls` are the advantages of its calls,
+/// where they differ.
+fn rows_of_group(
+    group: &TrajectoryGroup,
+    advantages: &[f32],
+    mut calls: Option<Vec<Vec<f32>>>,
+    members: impl Iterator<Item = usize>,
+) -> Result<Vec<(Vec<Datum>, usize)>, TrainError> {
+    let mut rows = Vec::new();
+    for (index, ((trajectory, advantage), member)) in group.trajectories.iter().zip(advantages).zip(members).enumerate()
+    {
+        let turns = trajectory.transitions.len();
+        if turns > 0 {
+            let of_turns = match &mut calls {
+                Some(calls) => std::mem::take(&mut calls[index]),
+                None => vec![*advantage; turns],
+            };
+            rows.push((turns_to_data(trajectory, of_turns)?, member));
+        }
+    }
+    Ok(rows)
 }
 
 /// The rollouts that count in baselines: those of which something can be trained.

@@ -139,22 +139,12 @@ impl DistillationOptions {
 
     /// Refuses what cannot work. Where the targets were written before, no teacher is asked.
     pub(crate) fn check(&self, targets_are_written: bool) -> Result<(), TrainError> {
-        let wrong = |key: &str, message: String| {
-            Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
-        };
-        let Self {
-            teacher,
-            top_k,
-            refresh_every,
-            task_tag,
-            teachers,
-            untaught,
-            teacher_system,
-            loss,
-            coefficient,
-            discount,
-            reward_coefficient,
-        } = self;
+        self.check_teachers(targets_are_written)?;
+        self.check_loss()
+    }
+
+    fn check_teachers(&self, targets_are_written: bool) -> Result<(), TrainError> {
+        let Self { teacher, task_tag, teachers, untaught, teacher_system, loss, .. } = self;
         if targets_are_written && teacher.is_some() {
             let message =
                 "is not asked: what it would say stands in the file of source.form = \"soft_targets\"; leave it out";
@@ -176,6 +166,11 @@ impl DistillationOptions {
         if teacher_system.as_ref().is_some_and(String::is_empty) {
             return wrong("teacher_system", "is empty: leave it out".to_owned());
         }
+        Ok(())
+    }
+
+    fn check_loss(&self) -> Result<(), TrainError> {
+        let Self { top_k, refresh_every, loss, coefficient, discount, reward_coefficient, .. } = self;
         if loss.is_of_distributions() {
             if *discount > 0.0 {
                 return wrong("discount", format!("is of loss = \"policy_gradient\", not of \"{}\"", loss.as_str()));
@@ -205,6 +200,10 @@ impl DistillationOptions {
         }
         Ok(())
     }
+}
+
+fn wrong(key: &str, message: String) -> Result<(), TrainError> {
+    Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
 }
 
 #[cfg(test)]

@@ -223,16 +223,7 @@ impl Teachers {
         if let Some(mean) = mean {
             metrics.insert("teacher_kl".to_owned(), mean.into());
         }
-        let tags: BTreeSet<&String> = scored.iter().filter_map(|row| row.tag.as_ref()).collect();
-        for tag in tags {
-            let is_of = |row: &Scored<'_>| row.tag.as_ref() == Some(tag);
-            let of_tag = scored.iter().zip(&rows).zip(&logprobs).filter(|((scored, _), _)| is_of(scored));
-            let (data, logprobs): (Vec<Datum>, Vec<Vec<f32>>) =
-                of_tag.map(|((_, row), logprobs)| (row.clone(), logprobs.clone())).unzip();
-            if let Some(mean) = mean_difference(&data, &logprobs)? {
-                metrics.insert(format!("teacher_kl/{tag}"), mean.into());
-            }
-        }
+        note_differences_by_tag(&scored, &rows, &logprobs, metrics)?;
         if self.options.loss.is_of_distributions() {
             for ((row, likeliest), scored) in rows.iter_mut().zip(&likeliest).zip(&scored) {
                 self.teach_distributions(scored.teacher, row, likeliest)?;
@@ -244,6 +235,26 @@ impl Teachers {
         }
         Ok(of_generations(&scored, &logprobs, collected))
     }
+}
+
+/// Notes how far the policy is from the teacher of each tag.
+fn note_differences_by_tag(
+    scored: &[Scored<'_>],
+    rows: &[Datum],
+    logprobs: &[Vec<f32>],
+    metrics: &mut Map<String, Value>,
+) -> Result<(), TrainError> {
+    let tags: BTreeSet<&String> = scored.iter().filter_map(|row| row.tag.as_ref()).collect();
+    for tag in tags {
+        let is_of = |row: &Scored<'_>| row.tag.as_ref() == Some(tag);
+        let of_tag = scored.iter().zip(rows).zip(logprobs).filter(|((scored, _), _)| is_of(scored));
+        let (data, logprobs): (Vec<Datum>, Vec<Vec<f32>>) =
+            of_tag.map(|((_, row), logprobs)| (row.clone(), logprobs.clone())).unzip();
+        if let Some(mean) = mean_difference(&data, &logprobs)? {
+            metrics.insert(format!("teacher_kl/{tag}"), mean.into());
+        }
+    }
+    Ok(())
 }
 
 impl Teachers {

@@ -304,8 +304,6 @@ mod tests {
     #[test]
     fn nothing_is_left_to_the_servers_defaults() {
         let request = SampleRequest {
-            prompt: vec![1, 2],
-            max_tokens: 3,
             sampling: SamplingParameters {
                 top_k: Some(5),
                 logit_bias: [(7, 1.5)].into(),
@@ -313,11 +311,7 @@ mod tests {
                 ..SamplingParameters::default()
             },
             stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: u64::from(u32::MAX),
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
+            ..SampleRequest::new(vec![1, 2], 3, u64::from(u32::MAX))
         };
         assert_eq!(
             body(&request),

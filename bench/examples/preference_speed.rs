@@ -11,11 +11,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::{model, processor_seconds, rows};
+use common::{processor_seconds, rows, shape};
 use fulgurite_backends::{
     AdamParameters, ComparedAnswer, Comparison, Comparisons, Learner, LossFunction, PreferenceLoss, datum_score,
 };
-use fulgurite_engine::{EmbeddedLearner, ModelConfig};
+use fulgurite_engine::EmbeddedLearner;
 use fulgurite_types::{Datum, LossInputs};
 
 const PAIRS: usize = 8;
@@ -36,14 +36,7 @@ fn data(vocabulary: usize) -> Arc<[Datum]> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let config = match arguments.next().unwrap_or_default().as_str() {
-        "0.3m" => model(512, 64, 256, 4, 16),
-        "6m" => model(4096, 256, 768, 6, 32),
-        "30m" => model(8192, 512, 1536, 8, 64),
-        // SmolLM2's: a fifth of its weights is the vocabulary's.
-        "135m" => ModelConfig { num_key_value_heads: 3, num_attention_heads: 9, ..model(49_152, 576, 1536, 30, 64) },
-        _ => return Err("which shape: 0.3m, 6m, 30m or 135m?".into()),
-    };
+    let config = shape(&arguments.next().unwrap_or_default())?;
     let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
     let least: f64 = arguments.next().map_or(Ok(5.0), |seconds| seconds.parse())?;
     let learner = EmbeddedLearner::with_initial_weights("", &config, 1, threads)?;

@@ -8,9 +8,9 @@ mod common;
 
 use std::time::Instant;
 
-use common::{model, processor_seconds, rows};
+use common::{processor_seconds, rows, shape};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction};
-use fulgurite_engine::{EmbeddedLearner, ModelConfig};
+use fulgurite_engine::EmbeddedLearner;
 
 const SEQUENCES: usize = 8;
 const LENGTH: usize = 256;
@@ -18,16 +18,7 @@ const LENGTH: usize = 256;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let config = match arguments.next().unwrap_or_default().as_str() {
-        "0.3m" => model(512, 64, 256, 4, 16),
-        "6m" => model(4096, 256, 768, 6, 32),
-        "30m" => model(8192, 512, 1536, 8, 64),
-        // Its heads are together twice as wide as its stream.
-        "0.6b" => {
-            ModelConfig { num_attention_heads: 16, num_key_value_heads: 8, ..model(151_936, 1024, 3072, 28, 128) }
-        }
-        _ => return Err("which shape: 0.3m, 6m, 30m or 0.6b?".into()),
-    };
+    let config = shape(&arguments.next().unwrap_or_default())?;
     let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
     let least: f64 = arguments.next().map_or(Ok(3.0), |seconds| seconds.parse())?;
     let learner = EmbeddedLearner::with_initial_weights("", &config, 1, threads)?;

@@ -6,7 +6,6 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use fulgurite_backends::{Changeover, RemoteOptions, SampleRequest, Sampler, VllmSampler};
-use fulgurite_types::SamplingParameters;
 use serde_json::json;
 
 const PROMPT: usize = 200;
@@ -90,17 +89,7 @@ fn prompt() -> Vec<u32> {
 }
 
 async fn call(sampler: &VllmSampler) -> usize {
-    let request = SampleRequest {
-        prompt: prompt(),
-        max_tokens: SAMPLED,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![2],
-        stop_sequences: vec![],
-        seed: 1_234_567_890_123,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    };
+    let request = SampleRequest { stop_tokens: vec![2], ..SampleRequest::new(prompt(), SAMPLED, 1_234_567_890_123) };
     let mut stream = sampler.sample(request).await.unwrap();
     let mut count = 0;
     while count <= SAMPLED {

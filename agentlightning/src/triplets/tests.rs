@@ -1,40 +1,16 @@
 //! What the adapters do beyond Agent-lightning's: links, several sources at once, reasons.
 
-use fulgurite_types::{Generation, RecordedSampling, Span, WeightsFrom};
+use fulgurite_types::Span;
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A generation that may be trained, with the logprobs -1, -2, ...
-fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[u32]) -> Generation {
-    Generation {
-        generation_id: generation_id.into(),
-        rollout_id: "ro-1".into(),
-        attempt_id: "at-1".into(),
-        span_id: "00000000000000aa".into(),
-        trace_id: "000000000000000000000000000000aa".into(),
-        name: "openai.chat.completion".into(),
-        sequence_id: 1,
-        parent_id: None,
-        branch_reason: None,
-        start_time: 1.0,
-        end_time: 2.0,
-        model: "tiny".into(),
-        prompt_tokens: prompt_tokens.into(),
-        sampled_tokens: sampled_tokens.into(),
-        logprobs: Some((1..=sampled_tokens.len()).map(|place| -(place as f32)).collect()),
-        stop_reason: "stop".into(),
-        weights_versions: vec![WeightsFrom { version: 3, first_token: 0 }],
-        sampling: RecordedSampling(json!({"temperature": 1.0, "top_p": 1.0, "top_k": null})),
-        seed: 7,
-        renderer: "template".into(),
-        tokenizer: "fingerprint".into(),
-        request_digest: String::new(),
-        client_disconnected: false,
-        defect: None,
-    }
-}
+#[expect(dead_code, reason = "rewards are spans here")]
+#[path = "../../../adapters/src/recorded.rs"]
+mod recorded;
+
+use recorded::generation;
 
 /// A span of a second, sequence id 1.
 pub(super) fn span(span_id: &str, parent_id: Option<&str>, name: &str, attributes: Value) -> Span {

@@ -172,22 +172,10 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::SamplingParameters;
-
     use super::*;
 
     fn request() -> SampleRequest {
-        SampleRequest {
-            prompt: vec![1, 2],
-            max_tokens: 3,
-            sampling: SamplingParameters::default(),
-            stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: 1,
-            top_logprobs: 2,
-            stream_interval: 1,
-            affinity: None,
-        }
+        SampleRequest { stop_tokens: vec![9], top_logprobs: 2, ..SampleRequest::new(vec![1, 2], 3, 1) }
     }
 
     fn token(id: i64, logprob: f64) -> PieceToken {

@@ -11,17 +11,7 @@ const UNCERTAIN: f32 = 1e-2;
 
 /// A request for a few tokens after a prompt of one.
 pub fn probe(sampling: SamplingParameters, max_tokens: usize, top_logprobs: usize) -> SampleRequest {
-    SampleRequest {
-        prompt: vec![0],
-        max_tokens,
-        sampling,
-        stop_tokens: Vec::new(),
-        stop_sequences: vec![],
-        seed: 0,
-        top_logprobs,
-        stream_interval: 1,
-        affinity: None,
-    }
+    SampleRequest { sampling, top_logprobs, ..SampleRequest::new(vec![0], max_tokens, 0) }
 }
 
 /// Whether a host reports that tokens were certain which had to be.

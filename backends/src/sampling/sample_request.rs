@@ -26,6 +26,24 @@ pub struct SampleRequest {
     pub affinity: Option<String>,
 }
 
+impl SampleRequest {
+    /// An answer of the model as it is, at temperature 1, that nothing ends but its length, and that comes token by token.
+    #[must_use]
+    pub fn new(prompt: Vec<u32>, max_tokens: usize, seed: u64) -> Self {
+        Self {
+            prompt,
+            max_tokens,
+            sampling: SamplingParameters::default(),
+            stop_tokens: Vec::new(),
+            stop_sequences: Vec::new(),
+            seed,
+            top_logprobs: 0,
+            stream_interval: 1,
+            affinity: None,
+        }
+    }
+}
+
 /// What ends an answer once it has been said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopSequence {

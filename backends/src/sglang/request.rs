@@ -64,19 +64,14 @@ mod tests {
 
     fn request() -> SampleRequest {
         SampleRequest {
-            prompt: vec![1, 2],
-            max_tokens: 3,
             sampling: fulgurite_types::SamplingParameters {
                 logit_bias: [(7, 1.5)].into(),
                 constraint: Some(Constraint::JsonSchema(json!({ "type": "null" }))),
                 ..Default::default()
             },
             stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: u64::MAX,
             top_logprobs: 2,
-            stream_interval: 1,
-            affinity: None,
+            ..SampleRequest::new(vec![1, 2], 3, u64::MAX)
         }
     }
 

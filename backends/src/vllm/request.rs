@@ -148,17 +148,7 @@ mod tests {
     }
 
     fn request(sampling: SamplingParameters) -> SampleRequest {
-        SampleRequest {
-            prompt: vec![1, 2],
-            max_tokens: 3,
-            sampling,
-            stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: u64::MAX,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        }
+        SampleRequest { sampling, stop_tokens: vec![9], ..SampleRequest::new(vec![1, 2], 3, u64::MAX) }
     }
 
     #[test]

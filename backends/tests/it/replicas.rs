@@ -9,7 +9,7 @@ use fulgurite_backends::{
     AnswerFault, BackendError, Capabilities, ReplicaOptions, Replicas, SampleEvent, SampleRequest, SampleStream,
     SampledToken, Sampler, SamplerInfo, SamplingEnd,
 };
-use fulgurite_types::{SamplingParameters, WeightsVersion};
+use fulgurite_types::WeightsVersion;
 use tokio::sync::{Notify, mpsc};
 
 type Sender = mpsc::UnboundedSender<Result<SampleEvent, BackendError>>;
@@ -150,17 +150,7 @@ impl Setup {
 }
 
 fn request(affinity: Option<&str>) -> SampleRequest {
-    SampleRequest {
-        prompt: vec![1],
-        max_tokens: 1,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![],
-        stop_sequences: vec![],
-        seed: 0,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: affinity.map(str::to_owned),
-    }
+    SampleRequest { affinity: affinity.map(str::to_owned), ..SampleRequest::new(vec![1], 1, 0) }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::SampleRequest;
 use fulgurite_engine::ModelConfig;
-use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
+use fulgurite_types::{Chunk, Datum, LossInputs};
 
 /// A decoder of this vocabulary, width, width of the feed-forward part and number of layers, with heads of `head` and half
 /// as many of keys and values.
@@ -28,6 +28,22 @@ pub fn model(vocabulary: usize, hidden: usize, inner: usize, layers: usize, head
     }
 }
 
+/// The decoder of a shape that is named by its number of weights.
+pub fn shape(name: &str) -> Result<ModelConfig, String> {
+    Ok(match name {
+        "0.3m" => model(512, 64, 256, 4, 16),
+        "6m" => model(4096, 256, 768, 6, 32),
+        "30m" => model(8192, 512, 1536, 8, 64),
+        // SmolLM2's: a fifth of its weights is the vocabulary's.
+        "135m" => ModelConfig { num_key_value_heads: 3, num_attention_heads: 9, ..model(49_152, 576, 1536, 30, 64) },
+        // Its heads are together twice as wide as its stream.
+        "0.6b" => {
+            ModelConfig { num_attention_heads: 16, num_key_value_heads: 8, ..model(151_936, 1024, 3072, 28, 128) }
+        }
+        _ => return Err("which shape: 0.3m, 6m, 30m, 135m or 0.6b?".to_owned()),
+    })
+}
+
 /// Sequences of so many tokens, all of which but the first are trained.
 pub fn rows(count: usize, length: usize, vocabulary: usize) -> Arc<[Datum]> {
     let row = |row: usize| {
@@ -43,17 +59,7 @@ pub fn rows(count: usize, length: usize, vocabulary: usize) -> Arc<[Datum]> {
 
 /// An answer of so many tokens to a prompt, at temperature 1.
 pub fn request(prompt: Vec<u32>, tokens: usize, seed: u64) -> SampleRequest {
-    SampleRequest {
-        prompt,
-        max_tokens: tokens,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![],
-        stop_sequences: vec![],
-        seed,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    }
+    SampleRequest::new(prompt, tokens, seed)
 }
 
 /// What this process has had of processors, on Linux.

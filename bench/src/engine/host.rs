@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, Sampler};
 use fulgurite_engine::{Device, EmbeddedLearner, Engine, EngineOptions, square_product};
-use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
+use fulgurite_types::{Chunk, Datum, LossInputs};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -85,17 +85,7 @@ impl Host {
         let sampler = self.sampler.as_ref().context("nothing to sample from")?.sampler();
         let mut streams = JoinSet::new();
         for row in 0..batch {
-            let request = SampleRequest {
-                prompt: self.tokens(row, prompt),
-                max_tokens: new,
-                sampling: SamplingParameters::default(),
-                stop_tokens: Vec::new(),
-                stop_sequences: Vec::new(),
-                seed: row as u64,
-                top_logprobs: 0,
-                stream_interval: 1,
-                affinity: None,
-            };
+            let request = SampleRequest::new(self.tokens(row, prompt), new, row as u64);
             let mut stream = sampler.sample(request).await?;
             streams.spawn(async move {
                 let mut sampled = 0;

@@ -74,17 +74,7 @@ mod tests {
     use super::*;
 
     fn adjustments(sampling: SamplingParameters) -> Adjustments {
-        let request = SampleRequest {
-            prompt: vec![1],
-            max_tokens: 9,
-            sampling,
-            stop_tokens: vec![],
-            stop_sequences: vec![],
-            seed: 0,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        };
+        let request = SampleRequest { sampling, ..SampleRequest::new(vec![1], 9, 0) };
         Adjustments::new(&request, None)
     }
 

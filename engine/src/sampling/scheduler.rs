@@ -143,7 +143,7 @@ fn step(generations: &mut [&mut Generation], worker: &mut DecodeScratch) {
 #[cfg(test)]
 mod tests {
     use fulgurite_backends::{SampleEvent, SampleRequest, SampleStream};
-    use fulgurite_types::{SamplingParameters, WeightsVersion};
+    use fulgurite_types::WeightsVersion;
 
     use super::*;
     use crate::adapters::policy::Policy;
@@ -161,17 +161,7 @@ mod tests {
 
     fn generation(weights: &Arc<Published>, prompt: &[u32], max_tokens: usize) -> (Generation, SampleStream) {
         let (sender, stream) = SampleStream::channel();
-        let request = SampleRequest {
-            prompt: prompt.to_vec(),
-            max_tokens,
-            sampling: SamplingParameters::default(),
-            stop_tokens: vec![],
-            stop_sequences: vec![],
-            seed: 1,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        };
+        let request = SampleRequest::new(prompt.to_vec(), max_tokens, 1);
         (Generation::new(request, None, StopSequences::default(), weights.clone(), sender), stream)
     }
 

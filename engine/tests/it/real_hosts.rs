@@ -2,18 +2,74 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulgurite_backends::{
-    AdamParameters, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
-    WeightsSource,
+    AdamParameters, BackendError, Changeover, Learner, LossFunction, NewWeights, RemoteOptions, SampleEvent,
+    SampleRequest, SampledToken, Sampler, SamplingEnd, WeightsSource,
 };
 use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::{open, request, supervised};
 
 /// How far apart the same weights' logprobs may be when two programs compute them in f32.
 pub const TOLERANCE: f32 = 1e-3;
+
+pub const VOCABULARY: u32 = 291;
+
+/// A host that a script of `tests/backends` has started, the model that it serves, and a sampler there.
+pub struct RealHost<S> {
+    pub url: String,
+    pub key: Option<String>,
+    pub model: PathBuf,
+    pub sampler: S,
+    open: Open<S>,
+}
+
+type Open<S> = fn(&RemoteOptions) -> Result<S, BackendError>;
+
+impl<S> RealHost<S> {
+    /// The host that the environment names; without one there is nothing to compare with.
+    pub fn find(script: &str, open: Open<S>) -> Option<Self> {
+        let name = format!("FULGURITE_TEST_{}", script.replace('-', "_").to_uppercase());
+        let variable = |end: &str| std::env::var(format!("{name}{end}")).ok();
+        let (Some(url), Some(model)) = (variable(""), variable("_MODEL")) else {
+            eprintln!("{name} is not set: nothing is compared with it (tests/backends/{script} starts one)");
+            return None;
+        };
+        let key = variable("_KEY");
+        let sampler = open(&options(&url, key.as_deref(), Changeover::Drain)).unwrap();
+        Some(Self { url, key, model: model.into(), sampler, open })
+    }
+
+    /// A sampler at the host, whose model is replaced in that way.
+    pub fn sampler(&self, changeover: Changeover) -> S {
+        (self.open)(&options(&self.url, self.key.as_deref(), changeover)).unwrap()
+    }
+
+    /// A sampler that comes with another key.
+    pub fn sampler_with_key(&self, key: Option<&str>) -> S {
+        (self.open)(&options(&self.url, key, Changeover::Drain)).unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: Value) {
+        let request = reqwest::Client::new().post(format!("{}/{path}", self.url)).json(&body);
+        let request = request.bearer_auth(self.key.as_deref().unwrap());
+        request.send().await.unwrap().error_for_status().unwrap();
+    }
+}
+
+pub fn options(url: &str, key: Option<&str>, changeover: Changeover) -> RemoteOptions {
+    RemoteOptions {
+        url: url.to_owned(),
+        model: "whatever".into(),
+        vocabulary_size: VOCABULARY as usize,
+        api_key: key.map(str::to_owned),
+        silence_limit: Duration::from_secs(120),
+        changeover,
+    }
+}
 
 /// Tokens of an answer with the weights' versions in force at its end, and why it ended.
 pub async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<SampledToken>, SamplingEnd) {
@@ -55,6 +111,15 @@ pub fn place_of_the_swap(tokens: &[SampledToken], before: u64, after: u64) -> us
     assert!(tokens[..swapped].iter().all(is_of(before)));
     assert!(tokens[swapped..].iter().all(is_of(after)));
     swapped
+}
+
+/// Has an answer held to a schema of one word; gives its tokens.
+pub async fn hold_to_a_schema(sampler: &dyn Sampler) -> Vec<SampledToken> {
+    let constraint = Some(Constraint::JsonSchema(json!({ "type": "boolean" })));
+    let sampling = SamplingParameters { constraint, ..SamplingParameters::default() };
+    let (tokens, reason) = answer(sampler, SampleRequest { sampling, ..request(vec![5, 6], 40, 3) }).await;
+    assert_eq!(reason, SamplingEnd::StopToken, "{tokens:?}");
+    tokens
 }
 
 /// Has an answer written as forced calls are: by a grammar with control tokens.

@@ -1,53 +1,23 @@
 //! The engine beside a real llama.cpp server that serves the same weights; `tests/backends/llama-cpp` starts one. Without
 //! it there is nothing to compare with, and these tests say so and pass.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fulgurite_types::{Constraint, SamplingParameters};
 
 use crate::common::{open, request, supervised};
+use crate::real_hosts::{RealHost, TOLERANCE, VOCABULARY};
 use fulgurite_backends::{
-    AnswerFault, BackendError, Changeover, Learner, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest,
-    SampledToken, Sampler, SamplingEnd,
+    AnswerFault, BackendError, Learner, LlamaCppSampler, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
 };
 use serde_json::json;
 
-/// How far apart the same weights' logprobs may be when two programs compute them in f32.
-const TOLERANCE: f32 = 1e-3;
-const VOCABULARY: u32 = 291;
 /// Tokens below are characters of ASCII.
 const ASCII: u32 = 90;
 const CONTEXT: usize = 512;
 
-struct Real {
-    url: String,
-    model: PathBuf,
-    sampler: LlamaCppSampler,
-}
-
-fn real() -> Option<Real> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let (Some(url), Some(model)) = (variable("FULGURITE_TEST_LLAMA_CPP"), variable("FULGURITE_TEST_LLAMA_CPP_MODEL"))
-    else {
-        eprintln!("FULGURITE_TEST_LLAMA_CPP is not set: it is not compared with (tests/backends/llama-cpp starts one)");
-        return None;
-    };
-    let sampler = sampler(&url, variable("FULGURITE_TEST_LLAMA_CPP_KEY"));
-    Some(Real { url, model: model.into(), sampler })
-}
-
-fn sampler(url: &str, api_key: Option<String>) -> LlamaCppSampler {
-    let options = RemoteOptions {
-        url: url.to_owned(),
-        model: "whatever".into(),
-        vocabulary_size: VOCABULARY as usize,
-        api_key,
-        silence_limit: Duration::from_secs(120),
-        changeover: Changeover::Drain,
-    };
-    LlamaCppSampler::new(&options).unwrap()
+fn real() -> Option<RealHost<LlamaCppSampler>> {
+    RealHost::find("llama-cpp", LlamaCppSampler::new)
 }
 
 /// Answers of ASCII alone, which have no end: those never hold an incomplete character.
@@ -203,7 +173,7 @@ async fn a_schema_is_refused_unless_the_likeliest_tokens_are_asked_for() {
 #[tokio::test]
 async fn what_the_server_refuses_is_the_callers_to_put_right() {
     let Some(real) = real() else { return };
-    let other_key = sampler(&real.url, Some("another".into()));
+    let other_key = real.sampler_with_key(Some("another"));
     let refused = other_key.info().await;
     assert!(matches!(refused, Err(BackendError::Configuration { .. })), "{refused:?}");
     let constraint = Some(Constraint::JsonSchema(json!({ "type": 7 })));

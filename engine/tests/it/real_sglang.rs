@@ -2,56 +2,27 @@
 //! nothing to compare with, and these tests say so and pass.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 
 use crate::common::request;
 use crate::real_hosts::{
-    TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, greatest_difference_without,
-    hold_to_a_grammar, place_of_the_swap, replaced_by, trained,
+    RealHost, TOLERANCE, VOCABULARY, adapter_and_merged, answer, answer_across, greatest_difference,
+    greatest_difference_without, hold_to_a_grammar, hold_to_a_schema, options, place_of_the_swap, replaced_by, trained,
 };
 use fulgurite_backends::{
-    BackendError, Changeover, NewWeights, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
-    SamplingEnd, SglangSampler, WeightsSource,
+    BackendError, Changeover, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
+    SglangSampler, WeightsSource,
 };
 use serde_json::json;
 
-const VOCABULARY: u32 = 291;
 /// Of the model's 512 the server keeps some to itself.
 const CONTEXT: usize = 506;
 /// The model's own end of a text, which ends every answer there.
 const END: u32 = 290;
 
-struct Real {
-    url: String,
-    key: String,
-    model: PathBuf,
-    sampler: SglangSampler,
-}
-
-fn real() -> Option<Real> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let (Some(url), Some(model)) = (variable("FULGURITE_TEST_SGLANG"), variable("FULGURITE_TEST_SGLANG_MODEL")) else {
-        eprintln!("FULGURITE_TEST_SGLANG is not set: SGLang is not compared with (tests/backends/sglang starts one)");
-        return None;
-    };
-    let key = variable("FULGURITE_TEST_SGLANG_KEY").unwrap();
-    let sampler = sampler(&url, Some(&key), Changeover::Drain);
-    Some(Real { sampler, url, key, model: model.into() })
-}
-
-/// A sampler at the server, whose model is replaced in that way.
-fn sampler(url: &str, key: Option<&str>, changeover: Changeover) -> SglangSampler {
-    let options = RemoteOptions {
-        url: url.to_owned(),
-        model: "whatever".into(),
-        vocabulary_size: VOCABULARY as usize,
-        api_key: key.map(str::to_owned),
-        silence_limit: Duration::from_secs(120),
-        changeover,
-    };
-    SglangSampler::new(&options).unwrap()
+fn real() -> Option<RealHost<SglangSampler>> {
+    RealHost::find("sglang", SglangSampler::new)
 }
 
 /// Answers that do not end before they must.
@@ -252,12 +223,7 @@ async fn a_penalty_counts_what_was_sampled_but_for_the_last_token() {
 #[tokio::test]
 async fn an_answer_is_held_to_a_schema() {
     let Some(real) = real() else { return };
-    let sampling = SamplingParameters {
-        constraint: Some(Constraint::JsonSchema(json!({ "type": "boolean" }))),
-        ..SamplingParameters::default()
-    };
-    let (tokens, reason) = answer(&real.sampler, SampleRequest { sampling, ..request(vec![5, 6], 40, 3) }).await;
-    assert_eq!(reason, SamplingEnd::StopToken, "{tokens:?}");
+    let tokens = hold_to_a_schema(&real.sampler).await;
     assert!(tokens.iter().skip(1).all(|token| token.logprob > -TOLERANCE), "one letter decides: {tokens:?}");
 }
 
@@ -277,27 +243,22 @@ async fn what_the_server_refuses_is_the_callers_to_put_right() {
     let mut stream = real.sampler.sample(SampleRequest { sampling, ..request(vec![5, 6], 4, 3) }).await.unwrap();
     let refused = stream.next().await;
     assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
-    let refused = sampler(&real.url, None, Changeover::Drain).info().await;
+    let refused = real.sampler_with_key(None).info().await;
     assert!(matches!(refused, Err(BackendError::Configuration { .. })), "{refused:?}");
 }
 
 #[tokio::test]
 async fn weights_that_are_swapped_in_mid_generation_are_told_token_by_token() {
     let Some(real) = real() else { return };
-    let client = reqwest::Client::new();
-    let post = async |path: &str, body: serde_json::Value| {
-        let url = format!("{}/{path}", real.url);
-        client.post(url).bearer_auth(&real.key).json(&body).send().await.unwrap().error_for_status().unwrap();
-    };
     let label = async |version: &str| {
-        post("update_weight_version", json!({ "new_version": version, "abort_all_requests": false })).await;
+        real.post("update_weight_version", json!({ "new_version": version, "abort_all_requests": false })).await;
     };
     label("v7").await;
     let sent = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, 1) };
     let swap = async || {
-        post("pause_generation", json!({ "mode": "in_place" })).await;
+        real.post("pause_generation", json!({ "mode": "in_place" })).await;
         label("v8").await;
-        post("continue_generation", json!({})).await;
+        real.post("continue_generation", json!({})).await;
     };
     let (tokens, _) = answer_across(&real.sampler, sent, swap).await;
     assert_eq!(tokens.len(), 400);
@@ -312,7 +273,7 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
     let (first, second) = (trained(&real.model, home.path(), 2).await, trained(&real.model, home.path(), 4).await);
     let prompt = vec![5, 6, 7, 8];
     let request_of = |max_tokens| SampleRequest { sampling: endless(), ..request(prompt.clone(), max_tokens, 1) };
-    let drained = sampler(&real.url, Some(&real.key), Changeover::Drain);
+    let drained = real.sampler(Changeover::Drain);
     drained.load_weights(&replaced_by(&first, 5)).await.unwrap();
     let (tokens, _) = answer(&drained, request_of(60)).await;
     assert!(tokens.iter().all(|token| token.weights_version == Some(WeightsVersion(5))));
@@ -323,7 +284,7 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
     eprintln!("greatest difference from the new weights {new:e}, from the old ones {old:e}");
     assert!(new < TOLERANCE && old > 100.0 * TOLERANCE);
 
-    let in_flight = sampler(&real.url, Some(&real.key), Changeover::InFlight);
+    let in_flight = real.sampler(Changeover::InFlight);
     let swap = async || in_flight.load_weights(&replaced_by(&second, 6)).await.unwrap();
     let (tokens, _) = answer_across(&in_flight, request_of(400), swap).await;
     assert_eq!(tokens.len(), 400);
@@ -343,7 +304,7 @@ async fn an_adapter_samples_as_the_model_that_it_is_merged_into() {
     let Some(real) = real() else { return };
     let home = tempfile::tempdir().unwrap();
     let (adapter, merged) = adapter_and_merged(&real.model, home.path());
-    let sampler = sampler(&real.url, Some(&real.key), Changeover::Drain);
+    let sampler = real.sampler(Changeover::Drain);
     for version in [9, 10] {
         let source = WeightsSource::Adapter(adapter.clone());
         sampler.load_weights(&NewWeights { version: WeightsVersion(version), source }).await.unwrap();
@@ -367,7 +328,8 @@ async fn an_odd_server_is_asked_for_what_it_can_tell() {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(url) = variable("FULGURITE_TEST_ODD_SGLANG") else { return };
     let model = PathBuf::from(variable("FULGURITE_TEST_SGLANG_MODEL").unwrap());
-    let sampler = sampler(&url, variable("FULGURITE_TEST_SGLANG_KEY").as_deref(), Changeover::Drain);
+    let key = variable("FULGURITE_TEST_SGLANG_KEY");
+    let sampler = SglangSampler::new(&options(&url, key.as_deref(), Changeover::Drain)).unwrap();
     assert!(!sampler.info().await.unwrap().capabilities.lark);
     let mut compared = 0;
     for seed in 0..8 {

@@ -1,38 +1,20 @@
 //! The engine beside a real vLLM that serves the same weights; `tests/backends/vllm` starts one. Without it there is
 //! nothing to compare with, and these tests say so and pass.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 
 use crate::common::request;
 use crate::real_hosts::{
-    TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, hold_to_a_grammar, place_of_the_swap,
-    replaced_by, trained,
+    RealHost, TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, hold_to_a_grammar,
+    hold_to_a_schema, place_of_the_swap, replaced_by, trained,
 };
 use fulgurite_backends::{
-    BackendError, Changeover, NewWeights, RemoteOptions, SampleRequest, SampledToken, Sampler, SamplingEnd,
-    VllmSampler, WeightsSource,
+    BackendError, Changeover, NewWeights, SampleRequest, SampledToken, Sampler, SamplingEnd, VllmSampler, WeightsSource,
 };
 use serde_json::json;
 
-struct Real {
-    url: String,
-    key: String,
-    model: PathBuf,
-    sampler: VllmSampler,
-}
-
-fn real() -> Option<Real> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let (Some(url), Some(model)) = (variable("FULGURITE_TEST_VLLM"), variable("FULGURITE_TEST_VLLM_MODEL")) else {
-        eprintln!("FULGURITE_TEST_VLLM is not set: vLLM is not compared with (tests/backends/vllm starts one)");
-        return None;
-    };
-    let key = variable("FULGURITE_TEST_VLLM_KEY").unwrap();
-    let sampler = sampler(&url, Some(&key), Changeover::Drain);
-    Some(Real { sampler, url, key, model: model.into() })
+fn real() -> Option<RealHost<VllmSampler>> {
+    RealHost::find("vllm", VllmSampler::new)
 }
 
 #[tokio::test]
@@ -84,12 +66,7 @@ async fn logprobs_are_those_of_the_distribution_that_was_sampled_from() {
 #[tokio::test]
 async fn an_answer_is_held_to_a_schema() {
     let Some(real) = real() else { return };
-    let sampling = SamplingParameters {
-        constraint: Some(Constraint::JsonSchema(json!({ "type": "boolean" }))),
-        ..SamplingParameters::default()
-    };
-    let (tokens, reason) = answer(&real.sampler, SampleRequest { sampling, ..request(vec![5, 6], 40, 3) }).await;
-    assert_eq!(reason, SamplingEnd::StopToken, "{tokens:?}");
+    hold_to_a_schema(&real.sampler).await;
 }
 
 #[tokio::test]
@@ -108,41 +85,23 @@ async fn what_the_server_refuses_is_the_callers_to_put_right() {
     let mut stream = real.sampler.sample(SampleRequest { sampling, ..request(vec![5, 6], 4, 3) }).await.unwrap();
     let refused = stream.next().await;
     assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
-    let refused = sampler(&real.url, None, Changeover::Drain).info().await;
+    let refused = real.sampler_with_key(None).info().await;
     assert!(matches!(refused, Err(BackendError::Configuration { .. })), "{refused:?}");
 }
 
 #[tokio::test]
 async fn weights_that_are_swapped_in_mid_generation_are_told_token_by_token() {
     let Some(real) = real() else { return };
-    let client = reqwest::Client::new();
-    let post = async |path: &str, body: serde_json::Value| {
-        let url = format!("{}/{path}", real.url);
-        client.post(url).bearer_auth(&real.key).json(&body).send().await.unwrap().error_for_status().unwrap();
-    };
-    post("update_weight_version", json!({ "new_version": "v7" })).await;
+    real.post("update_weight_version", json!({ "new_version": "v7" })).await;
     let swap = async || {
-        post("pause?mode=keep", json!({})).await;
-        post("update_weight_version", json!({ "new_version": "v8" })).await;
-        post("resume", json!({})).await;
+        real.post("pause?mode=keep", json!({})).await;
+        real.post("update_weight_version", json!({ "new_version": "v8" })).await;
+        real.post("resume", json!({})).await;
     };
     let (tokens, _) = answer_across(&real.sampler, request(vec![5, 6], 400, 1), swap).await;
     assert_eq!(tokens.len(), 400);
     eprintln!("the weights were swapped after {} of 400 tokens", place_of_the_swap(&tokens, 7, 8));
-    post("update_weight_version", json!({ "new_version": "default" })).await;
-}
-
-/// A sampler at the server, whose model is replaced in that way.
-fn sampler(url: &str, key: Option<&str>, changeover: Changeover) -> VllmSampler {
-    let options = RemoteOptions {
-        url: url.to_owned(),
-        model: "whatever".into(),
-        vocabulary_size: 291,
-        api_key: key.map(str::to_owned),
-        silence_limit: Duration::from_secs(120),
-        changeover,
-    };
-    VllmSampler::new(&options).unwrap()
+    real.post("update_weight_version", json!({ "new_version": "default" })).await;
 }
 
 #[tokio::test]
@@ -151,7 +110,7 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
     let home = tempfile::tempdir().unwrap();
     let (first, second) = (trained(&real.model, home.path(), 2).await, trained(&real.model, home.path(), 4).await);
     let prompt = vec![5, 6, 7, 8];
-    let drained = sampler(&real.url, Some(&real.key), Changeover::Drain);
+    let drained = real.sampler(Changeover::Drain);
     drained.load_weights(&replaced_by(&first, 5)).await.unwrap();
     let (tokens, _) = answer(&drained, request(prompt.clone(), 60, 1)).await;
     assert!(tokens.iter().all(|token| token.weights_version == Some(WeightsVersion(5))));
@@ -162,7 +121,7 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
     eprintln!("greatest difference from the new weights {new:e}, from the old ones {old:e}");
     assert!(new < TOLERANCE && old > 100.0 * TOLERANCE);
 
-    let in_flight = sampler(&real.url, Some(&real.key), Changeover::InFlight);
+    let in_flight = real.sampler(Changeover::InFlight);
     let swap = async || in_flight.load_weights(&replaced_by(&second, 6)).await.unwrap();
     let (tokens, _) = answer_across(&in_flight, request(prompt.clone(), 400, 1), swap).await;
     let swapped = place_of_the_swap(&tokens, 5, 6);
@@ -177,7 +136,7 @@ async fn an_adapter_samples_as_the_model_that_it_is_merged_into() {
     let Some(real) = real() else { return };
     let home = tempfile::tempdir().unwrap();
     let (adapter, merged) = adapter_and_merged(&real.model, home.path());
-    let sampler = sampler(&real.url, Some(&real.key), Changeover::Drain);
+    let sampler = real.sampler(Changeover::Drain);
     let source = WeightsSource::Adapter(adapter);
     sampler.load_weights(&NewWeights { version: WeightsVersion(9), source }).await.unwrap();
     let prompt = vec![5, 6, 7, 8];

@@ -1,7 +1,9 @@
 //! Agents that try to stay when their attempt is over, or their runner dead.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
@@ -16,44 +18,52 @@ echo started >&3
 sleep "$2"
 "#;
 
-/// A named pipe, whose reader meets its end once no process is left that could write to it.
-struct Alive {
-    path: PathBuf,
-}
-
-impl Alive {
-    fn new(directory: &Path) -> Self {
-        let path = directory.join("alive");
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        Self { path }
-    }
-
-    /// Reads until every process that holds it is gone, on a thread, and says when the first of them has begun.
-    fn watch(&self) -> (std::sync::mpsc::Receiver<()>, std::sync::mpsc::Receiver<()>) {
-        use std::io::{BufRead, BufReader, Read};
-        let (started, has_started) = std::sync::mpsc::channel();
-        let (ended, disconnected) = std::sync::mpsc::channel();
-        let path = self.path.clone();
-        std::thread::spawn(move || {
-            let mut pipe = BufReader::new(std::fs::File::open(path).unwrap());
-            pipe.read_line(&mut String::new()).unwrap();
-            started.send(()).unwrap();
-            pipe.read_to_end(&mut Vec::new()).unwrap();
-            ended.send(()).unwrap();
-        });
-        (has_started, disconnected)
-    }
-}
-
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
-fn runner(server: &Server, directory: &Path, options: &[&str], seconds: &str) -> Process {
-    std::fs::write(directory.join("agent.sh"), STUBBORN).unwrap();
-    let mut command = fulgurite(["run", "--server", &server.url, "--until-idle"]);
-    command.args(options).args(["--", "/bin/sh"]);
-    command.arg(directory.join("agent.sh")).arg(directory.join("alive")).arg(seconds);
-    command.stdout(Stdio::null());
-    Process::spawn(command)
+/// An agent that has started under a runner. It holds a named pipe, whose reader meets its end once no process is left that
+/// could write to it.
+struct StartedAgent {
+    rollout: String,
+    runner: Process,
+    disconnected: Receiver<()>,
+    pipe: PathBuf,
+}
+
+impl StartedAgent {
+    fn new(server: &Server, directory: &Path, options: &[&str], seconds: &str) -> Self {
+        let rollout = server.enqueue([json!("task")], &json!({})).remove(0);
+        let pipe = directory.join("alive");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (has_started, disconnected) = watch(pipe.clone());
+        std::fs::write(directory.join("agent.sh"), STUBBORN).unwrap();
+        let mut command = fulgurite(["run", "--server", &server.url, "--until-idle"]);
+        command.args(options).args(["--", "/bin/sh"]);
+        command.arg(directory.join("agent.sh")).arg(&pipe).arg(seconds);
+        command.stdout(Stdio::null());
+        let runner = Process::spawn(command);
+        has_started.recv_timeout(PATIENCE).unwrap();
+        Self { rollout, runner, disconnected, pipe }
+    }
+
+    /// Waits until nothing of it is left.
+    fn has_ended(&self) {
+        self.disconnected.recv_timeout(PATIENCE).unwrap();
+        std::fs::remove_file(&self.pipe).unwrap();
+    }
+}
+
+/// Reads until every process that holds a pipe has ended, on a thread, and says when the first of them has started.
+fn watch(pipe: PathBuf) -> (Receiver<()>, Receiver<()>) {
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (ended, disconnected) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(std::fs::File::open(pipe).unwrap());
+        pipe.read_line(&mut String::new()).unwrap();
+        started.send(()).unwrap();
+        pipe.read_to_end(&mut Vec::new()).unwrap();
+        ended.send(()).unwrap();
+    });
+    (has_started, disconnected)
 }
 
 #[test]
@@ -61,15 +71,11 @@ fn nothing_of_an_agent_survives_a_runner_that_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), [""; 0]);
     for options in [&[][..], &["--warm"]] {
-        server.enqueue([json!("task")], &json!({}));
-        let alive = Alive::new(directory.path());
-        let (has_started, disconnected) = alive.watch();
         // A runner of the same name takes over what the one before it held.
-        let mut runner = runner(&server, directory.path(), &[options, &["--worker-id", "one"]].concat(), "600");
-        has_started.recv_timeout(PATIENCE).unwrap();
-        runner.kill();
-        disconnected.recv_timeout(PATIENCE).unwrap();
-        std::fs::remove_file(alive.path).unwrap();
+        let options = [options, &["--worker-id", "one"]].concat();
+        let mut agent = StartedAgent::new(&server, directory.path(), &options, "600");
+        agent.runner.kill();
+        agent.has_ended();
     }
 }
 
@@ -80,17 +86,12 @@ fn nothing_of_an_agent_survives_its_time_or_its_own_end() {
     for (options, seconds, status) in
         [(&["--timeout", "5"][..], "600", "timeout"), (&[], "0", "failed"), (&["--warm"], "0", "failed")]
     {
-        let [rollout] = &*server.enqueue([json!("task")], &json!({})) else { panic!("one was queued") };
-        let alive = Alive::new(directory.path());
-        let (has_started, disconnected) = alive.watch();
-        let mut runner = runner(&server, directory.path(), options, seconds);
-        has_started.recv_timeout(PATIENCE).unwrap();
-        disconnected.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(runner.exit_code(), Some(0));
+        let mut agent = StartedAgent::new(&server, directory.path(), options, seconds);
+        agent.has_ended();
+        assert_eq!(agent.runner.exit_code(), Some(0));
         let attempts = server.query("attempts");
-        let attempt = attempts.iter().find(|attempt| attempt["rollout_id"] == **rollout).unwrap();
+        let attempt = attempts.iter().find(|attempt| attempt["rollout_id"] == *agent.rollout).unwrap();
         assert_eq!(attempt["status"], status);
-        std::fs::remove_file(alive.path).unwrap();
     }
 }
 
@@ -99,14 +100,9 @@ fn a_runner_that_is_told_to_leave_takes_its_agents_along() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), [""; 0]);
     for options in [&[][..], &["--warm"]] {
-        server.enqueue([json!("task")], &json!({}));
-        let alive = Alive::new(directory.path());
-        let (has_started, disconnected) = alive.watch();
-        let mut runner = runner(&server, directory.path(), options, "600");
-        has_started.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(runner.terminate(), Some(0));
-        disconnected.recv_timeout(PATIENCE).unwrap();
-        std::fs::remove_file(alive.path).unwrap();
+        let mut agent = StartedAgent::new(&server, directory.path(), options, "600");
+        assert_eq!(agent.runner.terminate(), Some(0));
+        agent.has_ended();
     }
 }
 

@@ -146,8 +146,6 @@ async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) ->
     }
     let number = |field: &str| body[field].as_f64().unwrap() as f32;
     let request = SampleRequest {
-        prompt: list(&body["prompt"]),
-        max_tokens: body["max_tokens"].as_u64().unwrap() as usize,
         sampling: SamplingParameters {
             temperature: number("temperature"),
             top_p: number("top_p"),
@@ -155,11 +153,12 @@ async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) ->
             ..SamplingParameters::default()
         },
         stop_tokens: list(&body["stop_token_ids"]),
-        stop_sequences: vec![],
-        seed: body["seed"].as_i64().unwrap().cast_unsigned(),
         top_logprobs: body["logprobs"].as_u64().unwrap() as usize,
-        stream_interval: 1,
-        affinity: None,
+        ..SampleRequest::new(
+            list(&body["prompt"]),
+            body["max_tokens"].as_u64().unwrap() as usize,
+            body["seed"].as_i64().unwrap().cast_unsigned(),
+        )
     };
     let stream = shared.engine.sampler().sample(request).await.unwrap();
     let text = [&events(stream).await[..], &["data: [DONE]\n\n".to_owned()]].concat().concat();

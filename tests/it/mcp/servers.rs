@@ -15,6 +15,15 @@ fn at_server(server: &Server, project: &Project, more: &[&str]) -> Host {
     Host::start(project.directory.path(), &[&["--server", server.url.as_str()], more].concat())
 }
 
+/// Tools beside a server at which a run has made so many updates.
+fn with_a_run(server: &Server, project: &Project, steps: u64) -> Host {
+    let mut host = at_server(server, project, &[]);
+    host.done("write_grader", short());
+    host.done("start_run", run("one", "short"));
+    host.done("train_steps", json!({ "run": "one", "steps": steps, "wait_seconds": -1 }));
+    host
+}
+
 fn server(directory: &Path, project: &Project) -> Server {
     Server::start(directory, ["--model", &format!("model-1=embedded:{}", project.path("model-1").display())])
 }
@@ -26,10 +35,7 @@ fn what_a_server_recorded_of_a_run_is_shown_graded_and_counted() {
     let server = server(directory.path(), &project);
     // Rollouts of others, which are none of the run's.
     server.enqueue([json!("somebody else's")], &json!({}));
-    let mut host = at_server(&server, &project, &[]);
-    host.done("write_grader", short());
-    host.done("start_run", run("one", "short"));
-    host.done("train_steps", json!({ "run": "one", "steps": 2, "wait_seconds": -1 }));
+    let mut host = with_a_run(&server, &project, 2);
     assert!(!project.path("fulgurite/runs/one/fulgurite.db").exists(), "the record is the server's");
 
     let shown = host.done("show_rollouts", json!({ "run": "one", "order": "best", "number": 3 }));
@@ -63,10 +69,7 @@ fn a_limit_refuses_runs_whose_record_nobody_here_can_read() {
     let project = project();
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), &project);
-    let mut host = at_server(&server, &project, &[]);
-    host.done("write_grader", short());
-    host.done("start_run", run("one", "short"));
-    host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    let host = with_a_run(&server, &project, 1);
     host.close();
     // As if the server were on another machine.
     let file = project.path("fulgurite/runs/one/config.json");
@@ -87,10 +90,7 @@ fn a_start_that_weights_at_the_server_are_in_the_way_of_is_refused_with_choices_
     let project = project();
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), &project);
-    let mut host = at_server(&server, &project, &[]);
-    host.done("write_grader", short());
-    host.done("start_run", run("one", "short"));
-    host.done("train_steps", json!({ "run": "one", "steps": 1, "wait_seconds": -1 }));
+    let mut host = with_a_run(&server, &project, 1);
     // The choices of a refusal: each one's tool, and what that takes.
     let choices = |host: &mut Host, tool: &str, arguments: &Value| -> Vec<(String, Value)> {
         let refused = host.tool(tool, arguments.clone());

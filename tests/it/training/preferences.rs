@@ -1,36 +1,19 @@
 //! Runs of the real command that learn from comparisons of answers (`objective = "dpo"` and its relatives).
 
 use std::path::PathBuf;
-use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::data_project::{DataProject, write_table};
-use crate::common::project::{Project, SMALL, UNEVEN, numbers, recorded_steps, saved, weights};
-use crate::common::{Ran, Server, eventually, fulgurite};
+use crate::common::data_project::{self, DataProject, write_table};
+use crate::common::project::{Project, SMALL, UNEVEN, numbers, weights};
+use crate::common::{Ran, fulgurite};
 
-const CONFIG: &str = r#"
-[run]
-name = "t"
-seed = 1
-
-[[models]]
-name = "tiny"
-backend = "embedded"
-path = "model"
-
-[trainer]
-objective = "dpo"
-source = { comparisons = "pairs.jsonl", validation = 0.2 }
-batch_size = 4
-epochs = 2
-learning_rate = 1e-2
-checkpoint_every = 3
-evaluation = { every = 4 }
-"#;
+fn config() -> String {
+    data_project::config("dpo", "comparisons = \"pairs.jsonl\"")
+}
 
 fn project() -> DataProject {
-    DataProject::new(CONFIG, "pairs.jsonl", &pairs(30))
+    DataProject::new(&config(), "pairs.jsonl", &pairs(30))
 }
 
 fn pair(n: usize) -> Value {
@@ -89,7 +72,7 @@ fn every_objective_learns_and_means_something_else() {
         assert!(*numbers(&steps, "test/accuracy").last().unwrap() > 0.9, "{objective}: {:?}", steps.last());
         assert!(!seen.contains(&weights(&summary)), "{objective}");
         seen.push(weights(&summary));
-        project.write("t.toml", CONFIG);
+        project.write("t.toml", config());
     }
     project.change("epochs = 2", "epochs = 2\npreference = { beta = 0.5, label_smoothing = 0.1 }");
     let (steps, summary) = project.train("smoothed", &[]);
@@ -118,21 +101,7 @@ fn answers_that_are_good_or_bad_by_themselves_are_learnt() {
 #[test]
 fn a_run_that_is_killed_ends_in_the_bytes_of_one_that_was_not_and_keeps_its_reference() {
     let project = project();
-    let undisturbed = project.train("undisturbed", &[]).1;
-    let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
-    eventually("a checkpoint", || (recorded_steps(&project.path("killed")) >= 4).then_some(()));
-    train.kill().unwrap();
-    train.wait().unwrap();
-    let (_, summary) = project.train("killed", &["--resume"]);
-    for file in ["model.safetensors", "optimizer.state"] {
-        assert!(saved(&summary, file) == saved(&undisturbed, file), "{file}");
-    }
-    let metrics = |run: &str| -> Vec<Value> {
-        let text = std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.map(|line| json!([line["step"], line["dpo_loss"], line["margin"], line["test/margin"]])).collect()
-    };
-    assert_eq!(metrics("killed"), metrics("undisturbed"));
+    let summary = project.killed_and_resumed(4, &["step", "dpo_loss", "margin", "test/margin"]);
 
     // Other weights in the place of those that the run began with are no reference to go on with.
     project.change("epochs = 2", "epochs = 3");
@@ -156,13 +125,9 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
     let project = project();
     project.change("path = \"model\"", "path = \"model\"\nlora_rank = 4");
-    let served = "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model\"\n";
-    project.write("served.toml", served);
-    let served = project.path("served.toml");
-    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
-    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
+    let (_server, service) = project.tinker_service();
     for objective in ["dpo", "ipo", "orpo", "kto"] {
-        project.write("t.toml", CONFIG.replace("path = \"model\"", "path = \"model\"\nlora_rank = 4"));
+        project.write("t.toml", config().replace("path = \"model\"", "path = \"model\"\nlora_rank = 4"));
         project.change("\"dpo\"", &format!("\"{objective}\""));
         let (here, _) = project.train(&format!("{objective}-here"), &[]);
         project.change("backend = \"embedded\"", &service);
@@ -216,7 +181,7 @@ fn keys_of_another_objective_and_numbers_that_cannot_be_are_refused_by_name() {
         project.change(from, to);
         let message = project.refused("refused");
         assert!(message.contains(expected), "{to}: {message}");
-        project.write("t.toml", CONFIG);
+        project.write("t.toml", config());
         let _ = std::fs::remove_dir_all(project.path("refused"));
     }
     project.change("\"dpo\"", "\"kto\"");
@@ -308,7 +273,7 @@ fn a_table_trains_as_the_same_lines_do_and_ties_are_passed_over_by_name() {
         assert_eq!((&summary["skipped_rows"], &summary["steps"]), (&json!({ "tie": 30 }), &json!(12)));
         assert_eq!(steps[0]["data/skipped/tie"], 30);
         assert!((weights(&summary) == weights(&lines)) == (objective == "dpo"), "{objective}");
-        project.write("t.toml", CONFIG);
+        project.write("t.toml", config());
     }
     project.write("pairs.jsonl", format!("{tie}\n"));
     let message = project.refused("ties");

@@ -64,7 +64,6 @@ true
 
 /// Runs a script in a sandbox below `at`, as that user; gives what it printed, and the attempt.
 fn play(at: &Path, user: u32, script: &str, bounds: &str) -> (String, Value) {
-    fs::create_dir_all(at).unwrap();
     let server = Server::start(at, [""; 0]);
     write(at, "agent.sh", script);
     write(
@@ -121,24 +120,29 @@ fn run_as(at: &Path, user: u32, server: &Server) {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Root, if these tests are root's, and somebody else.
-fn users() -> Vec<u32> {
-    match geteuid().as_raw() {
-        0 => vec![0, 12_345],
-        own => vec![own],
-    }
-}
-
-#[test]
-fn no_agent_gets_out_of_its_sandbox_whoever_its_runner_is() {
+/// Does it as root, if these tests are root's, and as somebody else, each in a directory of its own. Where there are
+/// no sandboxes it does nothing.
+fn for_each_user(check: impl Fn(u32, &Path)) {
     if there_are_no_sandboxes() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for user in users() {
+    let users = match geteuid().as_raw() {
+        0 => vec![0, 12_345],
+        own => vec![own],
+    };
+    for user in users {
         let at = directory.path().join(user.to_string());
-        let (output, _) = play(&at, user, &format!("{ESCAPES}\necho '{{\"reward\": 1}}'"), "");
+        fs::create_dir(&at).unwrap();
+        check(user, &at);
+    }
+}
+
+#[test]
+fn no_agent_gets_out_of_its_sandbox_whoever_its_runner_is() {
+    for_each_user(|user, at| {
+        let (output, _) = play(at, user, &format!("{ESCAPES}\necho '{{\"reward\": 1}}'"), "");
         let escaped: Vec<&str> = output.lines().filter(|line| is_a_word(line)).collect();
         assert!(escaped.is_empty(), "as {user}: {escaped:?}\n{output}");
         assert!(output.contains("works: before\nyes"), "as {user}: {output}");
@@ -148,23 +152,17 @@ fn no_agent_gets_out_of_its_sandbox_whoever_its_runner_is() {
         let kept = if user == 0 { "0 755 shell" } else { "shell" };
         assert!(files.contains(kept), "nothing that an agent leaves runs as root: {files}");
         assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
-    }
+    });
 }
 
 #[test]
 fn no_agent_uses_more_than_its_sandbox_may() {
-    if there_are_no_sandboxes() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let bounds = "processes = 60\nmemory_bytes = 500000000\ndisk_bytes = 1000000";
-    for user in users() {
-        let at = directory.path().join(user.to_string());
-        let (output, _) = play(&at, user, &format!("{GREED}\necho '{{\"reward\": 1}}'"), bounds);
+    for_each_user(|user, at| {
+        let (output, _) = play(at, user, &format!("{GREED}\necho '{{\"reward\": 1}}'"), bounds);
         let exceeded: Vec<&str> = output.lines().filter(|line| is_a_word(line)).collect();
         assert!(exceeded.is_empty(), "as {user}: {exceeded:?}");
-    }
+    });
 }
 
 /// What agents do to their worlds so that nobody can look at them, grade in them or take them away.
@@ -182,15 +180,8 @@ const SABOTAGE: [&str; 9] = [
 
 #[test]
 fn an_agent_that_breaks_its_own_world_is_graded_all_the_same_or_fails_by_itself() {
-    if there_are_no_sandboxes() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for user in users() {
-        let at = directory.path().join(user.to_string());
-        fs::create_dir_all(&at).unwrap();
-        let server = Server::start(&at, [""; 0]);
+    for_each_user(|user, at| {
+        let server = Server::start(at, [""; 0]);
         let config = "[runner]\ncommand = [\"bash\", \"-c\", \"{task}\"]\nreward_file = \"logs/reward.json\"\n";
         let sandbox = "sandbox = { kind = \"bubblewrap\" }\n";
         let grade = "grade = [\"sh\", \"-ec\", \"cd {world}; cat answer 2>&1 || test ! -e answer; mkdir -p logs; echo 0.25 > logs/reward.json\"]\n";
@@ -198,9 +189,9 @@ fn an_agent_that_breaks_its_own_world_is_graded_all_the_same_or_fails_by_itself(
             (format!("{config}{grade}{sandbox}"), json!(["succeeded", null])),
             (format!("{config}{sandbox}"), json!(["failed", "agent"])),
         ] {
-            write(&at, "c.toml", &keys);
+            write(at, "c.toml", &keys);
             server.enqueue(SABOTAGE.map(|script| json!(script)), &Value::Null);
-            run_as(&at, user, &server);
+            run_as(at, user, &server);
             let attempts = server.query("attempts");
             for attempt in &attempts[attempts.len() - SABOTAGE.len()..] {
                 let ended = json!([attempt["status"], attempt["metadata"]["fault"]]);
@@ -214,7 +205,7 @@ fn an_agent_that_breaks_its_own_world_is_graded_all_the_same_or_fails_by_itself(
             "as {user}"
         );
         assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
-    }
+    });
 }
 
 /// Holds as many connections as it gets, to the forwarder and past it to the door, and asks for the models once it has let go.
@@ -241,28 +232,21 @@ for patience in range(100):
 
 #[test]
 fn an_agent_that_holds_connections_takes_no_files_that_its_runner_needs() {
-    if there_are_no_sandboxes() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for user in users() {
-        let at = directory.path().join(user.to_string());
-        fs::create_dir_all(&at).unwrap();
-        let server = Server::start(&at, [""; 0]);
-        write(&at, "open-files", "64");
+    for_each_user(|user, at| {
+        let server = Server::start(at, [""; 0]);
+        write(at, "open-files", "64");
         let grade = "grade = [\"sh\", \"-c\", \"grep -q 200 && echo '{\\\"reward\\\": 1}'\"]\n";
         let sandbox = "sandbox = { kind = \"bubblewrap\" }\n";
         write(
-            &at,
+            at,
             "c.toml",
             &format!("[runner]\ncommand = [\"env\", \"python3\", \"-c\", \"{{task}}\"]\n{grade}{sandbox}"),
         );
         server.enqueue([json!(HOLDING)], &Value::Null);
-        run_as(&at, user, &server);
+        run_as(at, user, &server);
         let attempt = server.query("attempts").pop().unwrap();
         assert_eq!(attempt["status"], "succeeded", "as {user}: {attempt}");
-    }
+    });
 }
 
 /// Writes many files, none of which is too large, where its runner cannot look without opening.
@@ -271,25 +255,18 @@ const GROWING: &str =
 
 #[test]
 fn an_agent_whose_world_outgrows_its_bound_is_stopped_and_fails_by_itself() {
-    if there_are_no_sandboxes() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for user in users() {
-        let at = directory.path().join(user.to_string());
-        fs::create_dir_all(&at).unwrap();
-        let server = Server::start(&at, [""; 0]);
+    for_each_user(|user, at| {
+        let server = Server::start(at, [""; 0]);
         let sandbox = "sandbox = { kind = \"bubblewrap\", disk_bytes = 1000000 }\n";
-        write(&at, "c.toml", &format!("[runner]\ncommand = [\"bash\", \"-c\", \"{{task}}\"]\n{sandbox}"));
+        write(at, "c.toml", &format!("[runner]\ncommand = [\"bash\", \"-c\", \"{{task}}\"]\n{sandbox}"));
         server.enqueue([json!(GROWING)], &Value::Null);
-        run_as(&at, user, &server);
+        run_as(at, user, &server);
         let attempt = server.query("attempts").pop().unwrap();
         let reason = attempt["metadata"]["reason"].as_str().unwrap();
         let expected = "agent was stopped because its world outgrew [runner.sandbox] disk_bytes: it grew by ";
         assert!(reason.starts_with(expected) && attempt["metadata"]["fault"] == "agent", "as {user}: {attempt}");
         assert_eq!(fs::read_dir(at.join("worlds")).unwrap().count(), 1, "worlds are removed");
-    }
+    });
 }
 
 fn is_a_word(line: &str) -> bool {

@@ -148,24 +148,13 @@ fn unreadable_array(error: WireError) -> AnswerFault {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::SamplingParameters;
     use serde_json::json;
 
     use super::*;
     use crate::wire::protobuf::TopkLogprobs;
 
     fn sample_request() -> SampleRequest {
-        SampleRequest {
-            prompt: vec![5, 6],
-            max_tokens: 4,
-            sampling: SamplingParameters::default(),
-            stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: (1 << 40) + 7,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        }
+        SampleRequest { stop_tokens: vec![9], ..SampleRequest::new(vec![5, 6], 4, (1 << 40) + 7) }
     }
 
     fn response(sequence: SampledSequence) -> SampleResponse {

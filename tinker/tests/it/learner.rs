@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters, WeightsVersion};
+use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 
 use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 use crate::tinker_host::{Fault, PATIENCE, Tinker, TinkerKind};
@@ -55,17 +55,7 @@ impl Setup {
     }
 
     async fn sampled_logprob(&self) -> (f32, Option<WeightsVersion>) {
-        let request = SampleRequest {
-            prompt: vec![5],
-            max_tokens: 1,
-            sampling: SamplingParameters::default(),
-            stop_tokens: vec![],
-            stop_sequences: vec![],
-            seed: 1,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        };
+        let request = SampleRequest::new(vec![5], 1, 1);
         match self.sampler.sample(request).await.unwrap().next().await.unwrap() {
             SampleEvent::Token(token) => (token.logprob, token.weights_version),
             event => panic!("{event:?}"),

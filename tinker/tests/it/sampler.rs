@@ -54,17 +54,7 @@ impl Setup {
 }
 
 fn request() -> SampleRequest {
-    SampleRequest {
-        prompt: vec![5, 6],
-        max_tokens: 4,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![8],
-        stop_sequences: vec![],
-        seed: 1,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    }
+    SampleRequest { stop_tokens: vec![8], ..SampleRequest::new(vec![5, 6], 4, 1) }
 }
 
 async fn sample(

@@ -220,15 +220,8 @@ fn compared(answer: &str) -> Compared {
 /// The likeliest next token.
 async fn letter(sampler: &dyn Sampler, prompt: Vec<u32>) -> Result<Option<u32>, BackendError> {
     let request = SampleRequest {
-        prompt,
-        max_tokens: 1,
         sampling: SamplingParameters { temperature: 0.0, ..SamplingParameters::default() },
-        stop_tokens: Vec::new(),
-        stop_sequences: Vec::new(),
-        seed: 0,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
+        ..SampleRequest::new(prompt, 1, 0)
     };
     let mut stream = sampler.sample(request).await?;
     loop {

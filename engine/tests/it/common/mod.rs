@@ -7,7 +7,7 @@ use fulgurite_backends::{
     AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingEnd,
 };
 use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, ModelConfig, create_model};
-use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
+use fulgurite_types::{Chunk, Datum, LossInputs};
 use tempfile::TempDir;
 
 /// Two layers; hardly a dimension is a multiple of the vectors' width.
@@ -47,17 +47,7 @@ pub fn open(directory: &PathBuf, threads: usize) -> Engine {
 }
 
 pub fn request(prompt: Vec<u32>, max_tokens: usize, seed: u64) -> SampleRequest {
-    SampleRequest {
-        prompt,
-        max_tokens,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![],
-        stop_sequences: vec![],
-        seed,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    }
+    SampleRequest::new(prompt, max_tokens, seed)
 }
 
 /// Every token of an answer, and why it ended.

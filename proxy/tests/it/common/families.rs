@@ -89,6 +89,21 @@ impl Family {
     pub async fn setup(&self) -> Setup {
         Setup::of_family(self.format, self.tokenizer).await
     }
+
+    /// The prompt that continues [`request`] and the answer to it, which had a call of this id, with the call's result.
+    pub fn continued_after_result(&self, setup: &Setup, id: &Value) -> Vec<u32> {
+        let chat = json!([
+            { "role": "system", "content": "Be brief." },
+            { "role": "user", "content": "Rain in Paris?" },
+            { "role": "assistant", "content": "Looking.", "reasoning_content": "hm", "tool_calls": [{
+                "id": id, "type": "function",
+                "function": { "name": "weather", "arguments": "{\"city\": \"Paris\", \"days\": 2}" },
+            }] },
+            { "role": "tool", "tool_call_id": id, "content": "rain" },
+            { "role": "user", "content": "Well?" },
+        ]);
+        setup.continued(&chat, &tools(), 3, &setup.sampled(self.turn))
+    }
 }
 
 pub fn tools() -> Value {

@@ -262,7 +262,7 @@ impl Setup {
     }
 
     pub async fn generations(&self) -> Vec<Generation> {
-        self.store.generations().matching(&GenerationFilter::default()).await.unwrap()
+        generations(&self.store).await
     }
 
     /// A generation of a rollout, once there is one.
@@ -278,16 +278,25 @@ impl Setup {
 
     /// The only generation, once what the server still writes about it is written.
     pub async fn generation_when(&self, holds: impl Fn(&Generation) -> bool) -> Generation {
-        for _ in 0..500 {
-            if let [generation] = self.generations().await.as_slice()
-                && holds(generation)
-            {
-                return generation.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("not recorded so: {:?}", self.generations().await);
+        generation_when(&self.store, holds).await
     }
+}
+
+pub async fn generations(store: &Store) -> Vec<Generation> {
+    store.generations().matching(&GenerationFilter::default()).await.unwrap()
+}
+
+/// The only generation of a store, once what a server still writes about it is written.
+pub async fn generation_when(store: &Store, holds: impl Fn(&Generation) -> bool) -> Generation {
+    for _ in 0..500 {
+        if let [generation] = generations(store).await.as_slice()
+            && holds(generation)
+        {
+            return generation.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not recorded so: {:?}", generations(store).await);
 }
 
 async fn listen(

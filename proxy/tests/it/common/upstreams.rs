@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel, UpstreamModel};
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{Generation, GenerationFilter, NewRollout, Span, SpanFilter};
+use fulgurite_types::{Generation, NewRollout, Span, SpanFilter};
 use serde_json::{Value, json};
 
+use super::{generation_when, generations};
 use crate::scripted::{ScriptedReply, ScriptedServer, Step};
 
 pub const KEY: &str = "sk-of-the-upstream";
@@ -88,20 +88,12 @@ impl Setup {
     }
 
     pub async fn generations(&self) -> Vec<Generation> {
-        self.store.generations().matching(&GenerationFilter::default()).await.unwrap()
+        generations(&self.store).await
     }
 
     /// The only generation, once what the server still writes about it is written.
     pub async fn generation_when(&self, holds: impl Fn(&Generation) -> bool) -> Generation {
-        for _ in 0..500 {
-            if let [generation] = self.generations().await.as_slice()
-                && holds(generation)
-            {
-                return generation.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("not recorded so: {:?}", self.generations().await);
+        generation_when(&self.store, holds).await
     }
 
     pub async fn spans(&self, rollout: &str) -> Vec<Span> {

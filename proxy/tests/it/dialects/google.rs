@@ -161,17 +161,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_or_without_ids() 
 
         let attributes = setup.attributes(&rollout).await;
         assert_eq!(message_below(&attributes, "gen_ai.prompt.2."), answered, "{}", family.format);
-        let chat = json!([
-            { "role": "system", "content": "Be brief." },
-            { "role": "user", "content": "Rain in Paris?" },
-            { "role": "assistant", "content": "Looking.", "reasoning_content": "hm", "tool_calls": [{
-                "id": id, "type": "function",
-                "function": { "name": "weather", "arguments": "{\"city\": \"Paris\", \"days\": 2}" },
-            }] },
-            { "role": "tool", "tool_call_id": id, "content": "rain" },
-            { "role": "user", "content": "Well?" },
-        ]);
-        let expected = setup.continued(&chat, &tools(), 3, &setup.sampled(family.turn));
+        let expected = family.continued_after_result(&setup, &id);
         assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
         assert_eq!(setup.store.queries().drift(&rollout).await.unwrap().continued, 1);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{CONTEXT_LENGTH, Script, Setup, body};
 use fulgurite_backends::{Changeover, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingEnd, VllmSampler};
-use fulgurite_types::{Message, SamplingParameters};
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 async fn post(setup: &Setup, path: &str, body: &Value) -> (u16, Value) {
@@ -30,17 +30,7 @@ async fn a_client_of_vllm_gets_the_tokens_logprobs_and_weights_that_are_recorded
     let answer = [setup.tokens("I am 17."), vec![setup.stop()]].concat();
     setup.play(Script::Answer(answer.clone(), SamplingEnd::StopToken));
     let prompt = setup.tokens("Say you are 17.");
-    let request = SampleRequest {
-        prompt: prompt.clone(),
-        max_tokens: 20,
-        sampling: SamplingParameters::default(),
-        seed: 7,
-        stop_tokens: vec![setup.stop()],
-        stop_sequences: vec![],
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
-    };
+    let request = SampleRequest { stop_tokens: vec![setup.stop()], ..SampleRequest::new(prompt.clone(), 20, 7) };
     let mut stream = sampler.sample(request).await.unwrap();
     let (mut tokens, mut versions) = (Vec::new(), Vec::new());
     let end = loop {

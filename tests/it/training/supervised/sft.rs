@@ -1,35 +1,17 @@
 //! Runs of the real command that learn from conversations (`objective = "sft"`).
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
-use crate::common::data_project::DataProject;
-use crate::common::project::{numbers, recorded_steps, saved, weights};
-use crate::common::{Ran, Server, eventually};
+use crate::common::Ran;
+use crate::common::data_project::{self, DataProject};
+use crate::common::project::{numbers, saved, weights};
 
-const CONFIG: &str = r#"
-[run]
-name = "t"
-seed = 1
-
-[[models]]
-name = "tiny"
-backend = "embedded"
-path = "model"
-
-[trainer]
-objective = "sft"
-source = { conversations = "chats.jsonl", validation = 0.2 }
-batch_size = 4
-epochs = 2
-learning_rate = 1e-2
-checkpoint_every = 3
-evaluation = { every = 4 }
-"#;
+fn config() -> String {
+    data_project::config("sft", "conversations = \"chats.jsonl\"")
+}
 
 fn project() -> DataProject {
-    DataProject::new(CONFIG, "chats.jsonl", &chats(30))
+    DataProject::new(&config(), "chats.jsonl", &chats(30))
 }
 
 fn row(user: &str, assistant: &str) -> Value {
@@ -68,21 +50,7 @@ fn a_model_learns_from_conversations_and_is_scored_on_those_held_out() {
 #[test]
 fn a_run_that_is_killed_or_stopped_ends_in_the_bytes_of_one_that_was_not() {
     let project = project();
-    let undisturbed = project.train("undisturbed", &[]).1;
-    let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
-    eventually("a step", || (recorded_steps(&project.path("killed")) >= 2).then_some(()));
-    train.kill().unwrap();
-    train.wait().unwrap();
-    let (_, summary) = project.train("killed", &["--resume"]);
-    for file in ["model.safetensors", "optimizer.state"] {
-        assert!(saved(&summary, file) == saved(&undisturbed, file), "{file}");
-    }
-    let metrics = |run: &str| -> Vec<Value> {
-        let text = std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.map(|line| json!([line["step"], line["train_mean_nll"], line["test/nll"]])).collect()
-    };
-    assert_eq!(metrics("killed"), metrics("undisturbed"));
+    project.killed_and_resumed(2, &["step", "train_mean_nll", "test/nll"]);
 
     // Other data than the checkpoint was made with are no data to go on with.
     project.change("epochs = 2", "epochs = 3");
@@ -98,10 +66,7 @@ fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
     project.change("path = \"model\"", "path = \"model\"\nlora_rank = 4");
     let (here, summary) = project.train("here", &[]);
     assert!(!saved(&summary, "adapter_model.safetensors").is_empty());
-    project.write("served.toml", "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model\"\n");
-    let served = project.path("served.toml");
-    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
-    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
+    let (_server, service) = project.tinker_service();
     project.change("backend = \"embedded\"", &service);
     let (there, _) = project.train("there", &["--max-steps", "7"]);
     let same = numbers(&there, "train_mean_nll");
@@ -139,7 +104,7 @@ fn keys_and_sections_of_another_objective_are_refused_by_name() {
         project.change(from, to);
         let message = project.refused("refused");
         assert!(message.contains(expected), "{to}: {message}");
-        project.write("t.toml", CONFIG);
+        project.write("t.toml", config());
         let _ = std::fs::remove_dir_all(project.path("refused"));
     }
 }

@@ -13,6 +13,7 @@ mod evaluation;
 mod harness;
 mod init;
 mod issued_keys;
+mod learners;
 mod mcp;
 mod model_commands;
 mod plan;
@@ -151,6 +152,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Dashboard(arguments) => dashboard::dashboard(arguments).await,
         Command::Doctor(arguments) => doctor::doctor(&arguments).await,
         Command::Harness(arguments) => harness::harness(arguments).await,
+        Command::Learners(arguments) => learners::learners(arguments).await,
         Command::Mcp(arguments) => mcp::mcp(arguments).await,
         Command::Model(arguments) => model_commands::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),

@@ -13,6 +13,7 @@ use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::harness::arguments::HarnessArguments;
 use crate::init::InitArguments;
 use crate::issued_keys::{ReaderKeyArguments, WorkerKeyArguments};
+use crate::learners::arguments::LearnersArguments;
 use crate::mcp::arguments::McpArguments;
 use crate::model_commands::arguments::ModelArguments;
 use crate::plan::arguments::PlanArguments;
@@ -158,6 +159,8 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Check how an agent's own program calls a model, and what of it can be trained
     Harness(HarnessArguments),
+    /// Check what a server that trains takes, and whether its numbers are right
+    Learners(LearnersArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
     /// Serve the tools by which a coding agent trains models, over the Model Context Protocol

@@ -262,7 +262,7 @@ impl Grpo {
         });
         Ok(PolicyGradient {
             credit: Credit { advantages: rollouts.advantages, zero_reward_on_limit: rollouts.zero_reward_on_limit },
-            loss: rollouts.loss_parameters.of(rollouts.loss)?,
+            loss: rollouts.loss_function()?,
             aggregation: rollouts.loss_aggregation,
             substeps: rollouts.substeps,
             importance_mask: rollouts.importance_mask.map(|[low, high]| RatioBounds { low, high }),

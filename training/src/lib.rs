@@ -7,6 +7,7 @@ mod auxiliary;
 pub mod chat_host;
 mod data;
 pub mod evaluation;
+pub mod learners;
 pub mod models;
 mod notices;
 pub mod rescore;

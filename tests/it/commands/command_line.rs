@@ -51,6 +51,7 @@ fn help_says_what_there_is() {
       dashboard    Show the page of a run or a store that nobody serves, in a browser
       doctor       Say what is amiss with a run, or missing on this machine, and what to do
       harness      Check how an agent's own program calls a model, and what of it can be trained
+      learners     Check what a server that trains takes, and whether its numbers are right
       template     Look at what a model is given and at what it said, token by token
       mcp          Serve the tools by which a coding agent trains models, over the Model Context
                    Protocol

@@ -1,4 +1,5 @@
 mod agent_lightning;
+mod learners_check;
 mod packages;
 mod tinker_exports;
 mod tinker_models;

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 const KEY_VARIABLE: &str = "CARGO_PKG_NAME";
 
 /// A service that answers as long as this is kept.
-struct Host {
-    tinker: Arc<Tinker>,
-    server: ScriptedServer,
+pub struct Host {
+    pub tinker: Arc<Tinker>,
+    pub server: ScriptedServer,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Host {
-    fn start(kind: TinkerKind) -> Self {
+    pub fn start(kind: TinkerKind) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let tinker = Tinker::new(kind);
         let server = runtime.block_on(tinker.serve());
@@ -58,7 +58,7 @@ fn an_agent_is_answered_from_a_service() {
 }
 
 /// Pays for what the answer's bytes add up to, so that rewards differ.
-const CONFIG: &str = r#"
+pub const CONFIG: &str = r#"
 [run]
 name = "t"
 seed = 1

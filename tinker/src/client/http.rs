@@ -51,6 +51,10 @@ impl Request {
         Self::empty(Method::GET, path)
     }
 
+    pub(crate) fn delete(path: &str) -> Self {
+        Self::empty(Method::DELETE, path)
+    }
+
     fn empty(method: Method, path: &str) -> Self {
         let path = path.to_owned();
         Self { method, path, body: Bytes::new(), content_type: JSON, accept: JSON, headers: Vec::new() }

@@ -70,19 +70,9 @@ impl TinkerLearner {
         });
         let kind = RequestKind::SaveWeightsForSampler;
         let saved: SaveWeightsForSamplerResponse = self.model.result(&submitted.await?, kind, Answer::json).await?;
-        let path = self.checkpoint_path(saved.path.as_deref().unwrap_or_default(), CheckpointKind::SamplerWeights)?;
+        let path =
+            saved_path(&self.service, saved.path.as_deref().unwrap_or_default(), CheckpointKind::SamplerWeights)?;
         Ok(NewWeights { version, source: WeightsSource::Kept(path) })
-    }
-
-    /// A path that the service told, if it is one.
-    fn checkpoint_path(&self, path: &str, kind: CheckpointKind) -> Result<String, BackendError> {
-        match CheckpointPath::of_saved(path, kind) {
-            Ok(path) if path.kind == kind => Ok(path.to_string()),
-            _ => {
-                let message = format!("`{path}` came where the path of {} was to come", kind.segment());
-                Err(self.service.broken_answer(AnswerFault::Unreadable { message }))
-            }
-        }
     }
 
     /// Computes over datums, in as many requests as the service wants.
@@ -119,6 +109,17 @@ impl TinkerLearner {
             all.logprobs.extend(logprobs);
         }
         Ok(all)
+    }
+}
+
+/// The path that a service reports for what it has saved, if it is one.
+pub(super) fn saved_path(service: &TinkerService, path: &str, kind: CheckpointKind) -> Result<String, BackendError> {
+    match CheckpointPath::of_saved(path, kind) {
+        Ok(path) if path.kind == kind => Ok(path.to_string()),
+        _ => {
+            let message = format!("`{path}` came where the path of {} was to come", kind.segment());
+            Err(service.broken_answer(AnswerFault::Unreadable { message }))
+        }
     }
 }
 
@@ -208,7 +209,7 @@ impl Learner for TinkerLearner {
         let saved: SaveWeightsResponse =
             self.model.result(&submitted.await?, RequestKind::SaveWeights, Answer::json).await?;
         let checkpoint = TinkerCheckpoint {
-            path: self.checkpoint_path(&saved.path, CheckpointKind::Weights)?,
+            path: saved_path(&self.service, &saved.path, CheckpointKind::Weights)?,
             base_model: self.options.base_model.clone(),
             lora_config: self.options.lora_config,
         };

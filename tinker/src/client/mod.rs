@@ -14,7 +14,9 @@
 //! - [`sampler`], [`sampling`], [`sampled`]: a service as a `Sampler`; which weights it samples from; a request's wire form.
 //! - [`learner`], [`model`], [`datums`], [`checkpoint`]: a service as a `Learner`; the order of a model's requests; datums as the
 //!   wire has them; where a checkpoint is.
+//! - [`check`]: what a service takes of the API, and whether its numbers are right.
 
+mod check;
 mod checkpoint;
 mod credentials;
 mod datums;
@@ -28,6 +30,9 @@ mod sampling;
 mod service;
 mod session;
 
+pub use check::{
+    CheckFinding, CheckNumbers, CheckVerdict, FreshLearner, LearnerCheck, Need, UnmetNeed, find_unmet_need,
+};
 pub use learner::{TinkerLearner, TinkerLearnerOptions};
 pub use patience::Patience;
 pub use sampler::{TinkerSampler, TinkerSamplerOptions};

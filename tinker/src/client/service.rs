@@ -267,6 +267,15 @@ impl TinkerService {
         }
     }
 
+    /// Has the service delete what is at a path, if it can.
+    pub(crate) async fn delete(&self, path: &str) {
+        match self.http.send(&Request::delete(path), self.patience.silence).await {
+            Ok(answer) if answer.status.is_success() => {}
+            Ok(answer) => tracing::debug!(status = %answer.status, path, "a checkpoint could not be deleted"),
+            Err(error) => tracing::debug!(%error, path, "a checkpoint could not be deleted"),
+        }
+    }
+
     /// Tells the service that nobody waits for a result any more.
     pub(crate) async fn cancel(&self, submitted: &SubmittedRequest) {
         let body = CancelFutureRequest { request_id: submitted.request_id.clone() };

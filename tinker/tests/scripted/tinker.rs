@@ -121,6 +121,12 @@ pub struct TinkerKind {
     pub reports_temperature: bool,
     /// Whether logprobs are those after top-k was applied.
     pub tells_truncation: bool,
+    /// Losses that it does not take.
+    pub refused_losses: Vec<&'static str>,
+    /// The greatest rank that it takes.
+    pub greatest_rank: u64,
+    /// Whether training requests are taken and never answered.
+    pub hangs: bool,
 }
 
 impl Default for TinkerKind {
@@ -133,6 +139,9 @@ impl Default for TinkerKind {
             key: None,
             reports_temperature: false,
             tells_truncation: false,
+            refused_losses: Vec::new(),
+            greatest_rank: u64::MAX,
+            hangs: false,
         }
     }
 }
@@ -266,6 +275,10 @@ impl Tinker {
                 })
             }
             "create_model" => {
+                if body["lora_config"]["rank"].as_u64().unwrap() > kind.greatest_rank {
+                    let detail = format!("ranks above {} are not supported", kind.greatest_rank);
+                    return ScriptedReply::Json(422, json!({ "detail": detail }));
+                }
                 let id = format!("{}:train:{}", text("session_id"), body["model_seq_id"]);
                 state.submit(id.clone(), request, |state| {
                     state.models.insert(id.clone(), Model::default());
@@ -275,6 +288,13 @@ impl Tinker {
             "unload_model" => ok(json!({ "request_id": "0" })),
             "forward_backward" => {
                 let message = ForwardBackwardRequest::decode(request.bytes.as_slice()).unwrap();
+                if kind.hangs {
+                    return ScriptedReply::Raw(vec![Step::Wait(Arc::default())]);
+                }
+                if kind.refused_losses.contains(&message.loss_fn.as_str()) {
+                    let detail = format!("the loss {} is not supported", message.loss_fn);
+                    return ScriptedReply::Json(400, json!({ "detail": detail }));
+                }
                 state.train(&message.model_id, message.seq_id as u64, request, |model, _| {
                     if !message.forward_only {
                         model.accumulated += message.data.len();
@@ -378,10 +398,11 @@ impl ServiceState {
 /// to six tokens later. Ids stay below 256.
 fn sampled(body: &Value, weights: &Weights, kind: &TinkerKind) -> SampledSequence {
     let prompt = body["prompt"]["chunks"][0]["tokens"].as_array().unwrap();
-    let seed = body["sampling_params"]["seed"].as_u64().unwrap();
+    // A request that only asks for a prompt's logprobs has neither seed nor stops.
+    let seed = body["sampling_params"]["seed"].as_u64().unwrap_or_default();
     let first = prompt.last().unwrap().as_u64().unwrap() + seed.saturating_sub(1) % 7;
     let max_tokens = body["sampling_params"]["max_tokens"].as_u64().unwrap();
-    let stops: Vec<u64> = serde_json::from_value(body["sampling_params"]["stop"].clone()).unwrap();
+    let stops: Vec<u64> = serde_json::from_value(body["sampling_params"]["stop"].clone()).unwrap_or_default();
     let parameters = &body["sampling_params"];
     let is_certain = kind.reports_temperature && parameters["temperature"].as_f64().unwrap() < 1.0
         || kind.tells_truncation && parameters["top_k"] == 1;

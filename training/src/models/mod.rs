@@ -6,4 +6,5 @@ pub mod loaded_model;
 pub mod model_directory;
 pub mod model_or_base;
 pub mod open;
+pub mod service_needs;
 pub mod start_weights;

@@ -229,8 +229,13 @@ impl ServersModel {
     }
 }
 
-/// What trains at a service, which has the weights; the adapters beside them begin by the run's seed.
+/// What trains at a service, which has the weights.
 fn tinker_learner(entry: &ModelEntry, seed: u64, receiver: impl WeightsReceiver) -> Result<TinkerLearner> {
+    Ok(TinkerLearner::new(tinker_service(entry)?, tinker_learner_options(entry, seed), receiver))
+}
+
+/// What a service is asked to train; the adapters beside its weights begin by the run's seed.
+pub(super) fn tinker_learner_options(entry: &ModelEntry, seed: u64) -> TinkerLearnerOptions {
     // Services take seeds for signed numbers of 32 bits.
     let seed = Some(seed & i32::MAX as u64);
     let lora_config = LoraConfig {
@@ -240,8 +245,7 @@ fn tinker_learner(entry: &ModelEntry, seed: u64, receiver: impl WeightsReceiver)
         train_mlp: true,
         train_attn: true,
     };
-    let options = TinkerLearnerOptions { base_model: base_model(entry), lora_config };
-    Ok(TinkerLearner::new(tinker_service(entry)?, options, receiver))
+    TinkerLearnerOptions { base_model: base_model(entry), lora_config }
 }
 
 /// What a directory of saved weights is for who is to sample from them.
@@ -361,9 +365,13 @@ fn sampler(
 
 /// The service of a model, with a session of its own there.
 fn tinker_service(entry: &ModelEntry) -> Result<Arc<TinkerService>> {
+    Ok(Arc::new(TinkerService::new(&tinker_service_options(entry, Patience::default())?)?))
+}
+
+/// Where the service of a model is, and how long it is waited for.
+pub(super) fn tinker_service_options(entry: &ModelEntry, patience: Patience) -> Result<TinkerOptions> {
     let url = entry.urls.first().cloned().unwrap_or_default();
-    let options = TinkerOptions { url, api_key: api_key(entry)?, patience: Patience::default() };
-    Ok(Arc::new(TinkerService::new(&options)?))
+    Ok(TinkerOptions { url, api_key: api_key(entry)?, patience })
 }
 
 fn base_model(entry: &ModelEntry) -> String {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use fulgurite_backends::LossFunction;
 use serde_json::{Map, Value};
 
 use super::common::Usual;
@@ -74,6 +75,14 @@ impl RolloutOptions {
         }
     }
 
+    /// The loss with its numbers.
+    ///
+    /// # Errors
+    /// Names the number that the loss has not, lacks, or that cannot be.
+    pub fn loss_function(&self) -> Result<LossFunction, TrainError> {
+        self.loss_parameters.of(self.loss)
+    }
+
     /// Refuses groups that are too small to learn from.
     pub(crate) fn check_groups(&self, are_compared: bool) -> Result<(), TrainError> {
         let (fewest, why) = if are_compared && self.advantages.baseline.is_of_group() {
@@ -92,7 +101,7 @@ impl RolloutOptions {
         self.check_importance_mask()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         check_bounds(self.reward_bounds)?;
-        self.loss_parameters.of(self.loss)?;
+        self.loss_function()?;
         self.kl.as_ref().map_or(Ok(()), KlOptions::check)?;
         least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
         let samples = self.evaluation.samples_per_task as u64;

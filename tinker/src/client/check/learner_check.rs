@@ -1,0 +1,228 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulgurite_backends::BackendError;
+
+use super::batch;
+use super::checkpoints::{check_saving, check_weights_for_sampler};
+use super::expectation::{is_close, mean_difference};
+use super::finding::{CheckFinding, CheckNumbers, CheckVerdict};
+use super::forms::{RANKS, SWITCHES, check_clipping, check_modules, check_rank, moved};
+use super::fresh_learner::FreshLearner;
+use super::losses::{check_loss, check_unknown_loss, loss_probes, reference_update};
+use super::probe_model::Workbench;
+use super::sampling::{
+    check_likeliest, check_prompt_logprobs, check_provenance, check_sampling, check_stable_reinforce,
+};
+use crate::client::patience::Patience;
+use crate::client::service::{TinkerOptions, TinkerService};
+use crate::wire::LoraConfig;
+
+/// Seed of the adapters of a check.
+const SEED: u64 = 1;
+/// How long a service may fail a request before the probe fails.
+const FAILING: Duration = Duration::from_secs(5);
+/// After as many probes in a row that were not answered, no other is made.
+const UNANSWERED: usize = 2;
+
+/// Finds out what a service takes of what the API has, and whether its numbers are right, with one small batch.
+///
+/// Every probe has models of its own, which are removed after it, and its time is limited.
+pub struct LearnerCheck {
+    bench: Workbench,
+    lora: LoraConfig,
+    timeout: Duration,
+    reference: Option<Box<FreshLearner>>,
+}
+
+impl std::fmt::Debug for LearnerCheck {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LearnerCheck").field("bench", &self.bench).finish_non_exhaustive()
+    }
+}
+
+impl LearnerCheck {
+    /// A check of the service at `url`, which has `timeout` for each probe. Without `base_model` it is the only one that the
+    /// service trains. `reference` has the same weights.
+    ///
+    /// # Errors
+    /// If the service is not there, or if it is not plain which model is meant.
+    pub async fn begin(
+        url: &str,
+        api_key: Option<String>,
+        base_model: Option<String>,
+        rank: u32,
+        timeout: Duration,
+        reference: Option<Box<FreshLearner>>,
+    ) -> Result<Self, BackendError> {
+        let options = TinkerOptions { url: url.to_owned(), api_key, patience: patience(timeout) };
+        let service = Arc::new(TinkerService::new(&options)?);
+        let silent = |_| BackendError::Unavailable {
+            message: format!("{} did not answer within {} s", service.name(), timeout.as_secs_f64()),
+        };
+        tokio::time::timeout(timeout, service.session()).await.map_err(silent)??;
+        let base_model = match base_model {
+            Some(name) => name,
+            None => tokio::time::timeout(timeout, only_model(&service)).await.map_err(silent)??,
+        };
+        let lora = LoraConfig { rank, seed: Some(SEED), train_unembed: true, train_mlp: true, train_attn: true };
+        Ok(Self { bench: Workbench::new(service.clone(), base_model), lora, timeout, reference })
+    }
+
+    /// The model that is adapted, by the service's name.
+    pub fn base_model(&self) -> &str {
+        &self.bench.base_model
+    }
+
+    /// Makes every probe; `report` is told of each as it ends.
+    ///
+    /// # Errors
+    /// If the reference cannot learn.
+    pub async fn run(self, report: impl FnMut(&CheckFinding)) -> Result<Vec<CheckFinding>, BackendError> {
+        let Self { bench, lora, timeout, reference } = &self;
+        let (bench, lora) = (bench, *lora);
+        let mut course = Course { bench, timeout: *timeout, unanswered: 0, findings: Vec::new(), report };
+        let mut logprobs = Vec::new();
+        let of_reference = match reference {
+            Some(reference) => Some(reference(&lora)?.forward(batch::supervised(&[1.0]).into()).await?),
+            None => None,
+        };
+        course
+            .probe("forward", async {
+                logprobs = bench.model(lora).await?.forward(&batch::supervised(&[1.0])).await?;
+                Ok(forward_finding(&logprobs, of_reference.as_deref()))
+            })
+            .await;
+        if logprobs.is_empty() {
+            course.skip("all else", "no logprobs came, with which all else is compared");
+            return Ok(course.findings);
+        }
+        for probe in loss_probes(&logprobs) {
+            let expected = match reference {
+                Some(reference) => Some(reference_update(&probe, &lora, reference.as_ref()).await?),
+                None => None,
+            };
+            course.probe(probe.name, check_loss(bench, &probe, lora, expected.as_ref())).await;
+        }
+        course.probe("loss stable_reinforce", check_stable_reinforce(bench, lora)).await;
+        course.probe("unknown loss", check_unknown_loss(bench, lora)).await;
+        let mut with_all = Vec::new();
+        course
+            .probe("repeated update", async {
+                with_all = moved(bench, lora, 0.0).await?;
+                let again = moved(bench, lora, 0.0).await?;
+                let message = if with_all == again {
+                    "the same seed gives the same update, to the bit"
+                } else {
+                    "the same seed gives another update"
+                };
+                Ok(CheckFinding::new("repeated update", CheckVerdict::Ok, message))
+            })
+            .await;
+        course.probe("gradient clipping", check_clipping(bench, lora, &with_all)).await;
+        for switch in SWITCHES {
+            course.probe(switch.name, check_modules(bench, lora, switch, &with_all)).await;
+        }
+        for rank in RANKS {
+            course.probe(&format!("rank {rank}"), check_rank(bench, LoraConfig { rank, ..lora })).await;
+        }
+        course.probe("prompt logprobs", check_prompt_logprobs(bench, &logprobs)).await;
+        course.probe("top-k prompt logprobs", check_likeliest(bench)).await;
+        course.probe("sampled logprobs", check_sampling(bench, lora)).await;
+        course.probe("provenance", check_provenance(bench, lora)).await;
+        // Checkpoints of an earlier check may still be there.
+        let name = |kind: &str| format!("check-{kind}-{}", uuid::Uuid::new_v4().simple());
+        course.probe("save and load", check_saving(bench, lora, &name("state"))).await;
+        course.probe("weights for the sampler", check_weights_for_sampler(bench, lora, &name("sampler"))).await;
+        Ok(course.findings)
+    }
+}
+
+/// Nothing is waited for beyond the time of a probe.
+fn patience(timeout: Duration) -> Patience {
+    Patience {
+        first_wait: Duration::from_millis(100),
+        longest_wait: Duration::from_secs(1),
+        failing: FAILING.min(timeout / 2),
+        busy: timeout,
+        unpaid: Duration::ZERO,
+        silence: timeout,
+        poll: timeout,
+        ..Patience::default()
+    }
+}
+
+/// The only model that the service trains.
+async fn only_model(service: &TinkerService) -> Result<String, BackendError> {
+    let configuration = |message: String| Err(BackendError::Configuration { message });
+    let Some(capabilities) = service.capabilities().await? else {
+        return configuration(format!("{} does not say which models it has: name one (--base-model)", service.name()));
+    };
+    let trained = capabilities.supported_models.into_iter().filter(|model| model.trainable != Some(false));
+    let names: Vec<String> = trained.filter_map(|model| model.model_name).collect();
+    match names.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => configuration(format!("{} names no model that it trains: name one (--base-model)", service.name())),
+        several => configuration(format!(
+            "{} trains {} models: name one (--base-model {})",
+            service.name(),
+            several.len(),
+            several.join(" | ")
+        )),
+    }
+}
+
+fn forward_finding(logprobs: &[Vec<f32>], of_reference: Option<&[Vec<f32>]>) -> CheckFinding {
+    const CHECK: &str = "forward";
+    let Some(of_reference) = of_reference else {
+        return CheckFinding::new(CHECK, CheckVerdict::Ok, "logprobs of every target");
+    };
+    let difference = mean_difference(logprobs, of_reference);
+    let numbers = CheckNumbers { logprob_difference: Some(difference), ..CheckNumbers::default() };
+    let finding = if is_close(difference) {
+        CheckFinding::new(CHECK, CheckVerdict::Ok, format!("logprobs differ from the engine's by {difference:.1e}"))
+    } else {
+        let message = format!("logprobs differ from the engine's by {difference:.3} on average: other weights?");
+        CheckFinding::new(CHECK, CheckVerdict::Wrong, message)
+    };
+    finding.with(numbers)
+}
+
+/// Probes one after another.
+struct Course<'b, F> {
+    bench: &'b Workbench,
+    timeout: Duration,
+    /// Probes in a row that were not answered.
+    unanswered: usize,
+    findings: Vec<CheckFinding>,
+    report: F,
+}
+
+impl<F: FnMut(&CheckFinding)> Course<'_, F> {
+    async fn probe(&mut self, check: &str, work: impl Future<Output = Result<CheckFinding, BackendError>>) {
+        if self.unanswered >= UNANSWERED {
+            return self.skip(check, "the service has not answered the probes before");
+        }
+        let finding = match tokio::time::timeout(self.timeout, work).await {
+            Ok(Ok(finding)) => finding,
+            Ok(Err(error)) => CheckFinding::of_error(check, &error),
+            Err(_) => {
+                self.unanswered += 1;
+                let message = format!("no answer within {} s", self.timeout.as_secs_f64());
+                return self.found(CheckFinding::new(check, CheckVerdict::Failed, message));
+            }
+        };
+        self.unanswered = 0;
+        self.bench.clear().await;
+        self.found(finding);
+    }
+
+    fn skip(&mut self, check: &str, why: &str) {
+        self.found(CheckFinding::new(check, CheckVerdict::Skipped, why));
+    }
+
+    fn found(&mut self, finding: CheckFinding) {
+        (self.report)(&finding);
+        self.findings.push(finding);
+    }
+}

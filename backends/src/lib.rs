@@ -7,6 +7,7 @@
 //! - [`PromptScores`]: how likely the tokens of a prompt were, and what else [`PromptQuestions`] ask of its places.
 //! - [`NewWeights`]: what is put behind a sampler, and where it is. [`PublishingLearner`] puts there what it learns.
 //! - [`TorchLearner`]: a learner in PyTorch, in a child process.
+//! - [`PrimeRlLearner`]: prime-rl's trainer as a learner, by files.
 //! - [`SharedGpu`]: one GPU for a model's hosts and its learner, by turns.
 //! - [`remote`]: what remote hosts are built of.
 //! - [`Replicas`]: several hosts of one model as one.
@@ -21,6 +22,7 @@ mod fair_share;
 mod file_digests;
 mod llama_cpp;
 mod plain_words;
+mod prime_rl;
 pub mod remote;
 mod replicas;
 mod sampling;
@@ -40,6 +42,8 @@ pub use file_digests::{
 };
 pub use llama_cpp::LlamaCppSampler;
 pub use plain_words::{Notation, plain_words};
+pub use prime_rl::learner::PrimeRlLearner;
+pub use prime_rl::options::PrimeRlOptions;
 pub use remote::http::event_decoder::EventDecoder;
 pub use remote::http::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;

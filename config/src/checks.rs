@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::Changeover;
 use fulgurite_runner::{LabelledAnswer, Program, RubricOptions, check_arguments};
+use fulgurite_trainer::{ObjectiveOptions, PublishRule, RolloutOptions};
 use serde_json::Value;
 
 use crate::declarations::{Config, LoadedConfig, RunConfig, Shape};
@@ -19,6 +20,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     config.runner.check()?;
     config.torch.check().map_err(anyhow::Error::msg)?;
     check_shared_gpu(config)?;
+    check_prime_rl(config)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }
@@ -49,6 +51,51 @@ fn check_shared_gpu(config: &Config) -> Result<()> {
                 "[torch] shares_gpu = true: no answer goes on while the model's host sleeps; set changeover = \"drain\" \
                  for model `{name}`"
             );
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what prime-rl's trainer cannot do: it takes one file for an update, has its own loss, and reports no logprobs.
+fn check_prime_rl(config: &Config) -> Result<()> {
+    if !config.models.iter().any(|model| model.learner == LearnerKind::PrimeRl && model.trained) {
+        return Ok(());
+    }
+    config.prime_rl.check().map_err(anyhow::Error::msg)?;
+    if config.prime_rl.directory.as_os_str().is_empty() {
+        bail!("learner = \"prime-rl\" needs [prime_rl] directory, the output directory of its trainer");
+    }
+    let ObjectiveOptions::Grpo(options) = &config.trainer.objective else {
+        bail!("learner = \"prime-rl\" learns from rollouts and their rewards alone: objective = \"grpo\"");
+    };
+    if options.publish_rule() != PublishRule::Always {
+        bail!(
+            "[trainer] publish_if is not \"always\", and learner = \"prime-rl\" reports no logprobs to judge weights by"
+        );
+    }
+    let rollouts = &options.rollouts;
+    let plain = RolloutOptions::default();
+    let of_trainer = "is of prime-rl's own config, where learner = \"prime-rl\"";
+    let needs_logprobs = "needs logprobs of the weights that train, which learner = \"prime-rl\" does not report";
+    for (key, is_set, why) in [
+        ("loss", rollouts.loss != plain.loss, of_trainer),
+        ("loss_aggregation", rollouts.loss_aggregation != plain.loss_aggregation, of_trainer),
+        ("kl", rollouts.kl.is_some(), needs_logprobs),
+        ("importance_mask", rollouts.importance_mask.is_some(), needs_logprobs),
+        ("substeps", rollouts.substeps != plain.substeps, "is more than 1, and prime-rl makes one step of an update"),
+        (
+            "conversations",
+            rollouts.conversations.is_some(),
+            "is not for learner = \"prime-rl\", which learns from rollouts",
+        ),
+        (
+            "schedule",
+            rollouts.schedule != plain.schedule,
+            "is not for learner = \"prime-rl\" yet, whose steps are one by one",
+        ),
+    ] {
+        if is_set {
+            bail!("[trainer] {key} {why}: leave it out");
         }
     }
     Ok(())

@@ -62,7 +62,8 @@ pub struct ModelEntry {
     /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
     #[serde(default)]
     pub lora_modules: Option<BTreeSet<LoraModule>>,
-    /// Who trains it: `embedded`, this process, or `torch`, PyTorch in a process of its own, as `[torch]` says.
+    /// Who trains it: `embedded`, this process; `torch`, PyTorch in a process of its own, as `[torch]` says; or `prime-rl`, the
+    /// trainer of prime-rl, as `[prime_rl]` says.
     #[serde(default)]
     pub learner: LearnerKind,
     /// Whether `train` trains it. One that it does not is served beside the one that it does, for agents that call several.
@@ -97,6 +98,8 @@ pub enum LearnerKind {
     Embedded,
     /// PyTorch, in a child process.
     Torch,
+    /// prime-rl's trainer, by files.
+    PrimeRl,
 }
 
 /// Who samples.
@@ -198,6 +201,12 @@ impl ModelEntry {
             bail!(
                 "learner = \"torch\" goes with backend = \"embedded\", \"vllm\" or \"sglang\", not with \"{backend}\""
             );
+        }
+        if self.learner == LearnerKind::PrimeRl && self.backend != Backend::Vllm {
+            bail!("learner = \"prime-rl\" goes with backend = \"vllm\", not with \"{backend}\"");
+        }
+        if self.learner == LearnerKind::PrimeRl && has_form {
+            bail!("learner = \"prime-rl\" leaves lora_alpha and lora_modules to the trainer's config: leave them out");
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();
@@ -414,6 +423,7 @@ mod tests {
             (ModelEntry { lora_rank: Some(8), lora_alpha: Some(8.0), ..tinker.clone() }, "to the service"),
             (ModelEntry { lora_rank: Some(8), ..upstream.clone() }, "no adapters"),
             (ModelEntry { learner: LearnerKind::Torch, ..tinker.clone() }, "not with \"tinker\""),
+            (ModelEntry { learner: LearnerKind::PrimeRl, ..tinker.clone() }, "not with \"tinker\""),
             (ModelEntry { urls: two, ..tinker }, "one service"),
             (ModelEntry { path: PathBuf::new(), ..embedded }, "needs path"),
             (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),

@@ -37,7 +37,8 @@ impl Default for AdamParameters {
 pub struct ForwardBackward {
     /// The loss, summed over tokens and datums.
     pub loss_sum: f64,
-    /// For each datum, the logprob of each target token under the weights before the update.
+    /// For each datum, the logprob of each target token under the weights before the update. No list at all from hosts that do
+    /// not report them.
     pub logprobs: Vec<Vec<f32>>,
     /// For each datum and each target, the entropy of the distribution that predicts it, in nats, exact over the vocabulary; 0
     /// of targets that take no part in the loss, and of all but the first of those that one position has. `None` from hosts

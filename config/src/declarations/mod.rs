@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use fulgurite_backends::TorchOptions;
+use fulgurite_backends::{PrimeRlOptions, TorchOptions};
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields, WithoutNewWeights};
 use fulgurite_renderers::ContinuationPolicy;
@@ -37,6 +37,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// Models that are trained in PyTorch.
     pub torch: TorchOptions,
+    /// Models that prime-rl trains.
+    pub prime_rl: PrimeRlOptions,
     /// What is told of calls elsewhere.
     pub telemetry: TelemetryConfig,
     /// The Tinker API over embedded models.

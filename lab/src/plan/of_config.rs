@@ -183,6 +183,7 @@ fn places(model: &ModelEntry, torch: &TorchOptions, has_gpu: bool) -> (Place, Pl
     };
     let training = match (model.learner, torch.device) {
         (LearnerKind::Torch, TorchDevice::Cuda | TorchDevice::Auto) if has_gpu => Place::Gpu,
+        (LearnerKind::PrimeRl, _) => Place::Elsewhere,
         _ => Place::Host,
     };
     (sampling, training)

@@ -178,6 +178,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     torch.max_tokens_per_pass = 4096  # default
     torch.gradient_checkpointing = "auto"  # default
     torch.shares_gpu = false  # default
+    prime_rl.directory = ""  # default
+    prime_rl.ranks = 1  # default
+    prime_rl.timeout_seconds = 3600.0  # default
+    prime_rl.rollouts = "rollouts"  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
     tinker_server.directory = "fulgurite-tinker"  # default

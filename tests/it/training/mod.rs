@@ -9,6 +9,7 @@ mod objectives;
 mod pairwise;
 mod policy_runs;
 mod preferences;
+mod prime_rl;
 mod recorded;
 mod registry;
 mod resumption;

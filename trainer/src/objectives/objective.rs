@@ -116,6 +116,11 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
+    /// Whether the host reports the logprobs of the weights that train.
+    pub(crate) fn has_logprobs(&self) -> bool {
+        self.logprobs.len() == self.data.len()
+    }
+
     /// The sum of the entropies, in nats; `None` if the host does not tell them.
     pub(crate) fn entropy_sum(&self) -> Option<f64> {
         let of_datum = |entropies: &Vec<f32>| entropies.iter().fold(0.0, |sum, entropy| sum + f64::from(*entropy));
@@ -132,8 +137,11 @@ pub(crate) struct Measurement {
     pub(crate) trained_tokens: usize,
 }
 
-/// What the passes of a lesson made of the tokens that its rows train.
+/// What the passes of a lesson made of the tokens that its rows train; nothing where their logprobs are not reported.
 pub(crate) fn trained_tokens<'p>(rows: &[TrainedRow], passes: &'p [Pass]) -> Vec<TrainedTokens> {
+    if !passes.iter().all(Pass::has_logprobs) {
+        return Vec::new();
+    }
     let of_policy = passes.iter().filter(|pass| !pass.is_auxiliary);
     let of_pass = |pass: &'p Pass| {
         let entropies = move |row: usize| pass.entropies.as_ref().and_then(|rows| Some(rows.get(row)?.as_slice()));

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_backends::{
-    BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, SharedGpu, TorchLearner, TorchOptions, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
-    WeightsReceiver, WeightsSource,
+    BackendError, Learner, LlamaCppSampler, PrimeRlLearner, PrimeRlOptions, PublishingLearner, RemoteOptions,
+    ReplicaOptions, Replicas, Sampler, SglangSampler, SharedGpu, TorchLearner, TorchOptions, Upstream, UpstreamDialect,
+    UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
 };
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};
@@ -136,6 +136,12 @@ impl TrainedModel {
             let learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
             return Ok(Self { served, learner, gpu: None, _engine: engine });
         }
+        if entry.learner == LearnerKind::PrimeRl {
+            let served = remote_model(entry, path, config)?;
+            let (learner, source) = prime_rl_learner(entry, loaded)?;
+            let learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
+            return Ok(Self { served, learner, gpu: None, _engine: None });
+        }
         if entry.backend == Backend::Tinker {
             let served = remote_model(entry, path, config)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
@@ -218,6 +224,12 @@ impl ServersModel {
             let learner = Arc::new(PublishingLearner::new(learner, receiver, published, source));
             return Ok(Self { learner, renderer, _engine: None });
         }
+        if entry.learner == LearnerKind::PrimeRl {
+            let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
+            let (learner, source) = prime_rl_learner(entry, loaded)?;
+            let learner = Arc::new(PublishingLearner::new(learner, receiver, published, source));
+            return Ok(Self { learner, renderer, _engine: None });
+        }
         let LoadedModel { served, engine } =
             LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
         let (learner, source) = learner_of(&engine, entry, config)?;
@@ -269,6 +281,18 @@ fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Resu
     let model = entry.torch_model(path, loaded.config.run.seed);
     let source: SavedAs = if model.adapter.is_some() { WeightsSource::Adapter } else { WeightsSource::Model };
     let learner = TorchLearner::start(&options, &model).with_context(|| format!("model `{}`", entry.name))?;
+    Ok((Arc::new(learner), source))
+}
+
+/// prime-rl's trainer, and what the weights are that it writes.
+fn prime_rl_learner(entry: &ModelEntry, loaded: &LoadedConfig) -> Result<(Arc<PrimeRlLearner>, SavedAs)> {
+    let options = &loaded.config.prime_rl;
+    let options = PrimeRlOptions { directory: loaded.resolve(&options.directory), ..options.clone() };
+    let rollouts = loaded.config.trainer.rollouts();
+    let temperature = rollouts.and_then(|rollouts| rollouts.sampling_parameters.get("temperature")?.as_f64());
+    let learner = PrimeRlLearner::open(options, temperature.unwrap_or(1.0) as f32);
+    let learner = learner.with_context(|| format!("model `{}`", entry.name))?;
+    let source: SavedAs = if entry.lora_rank.unwrap_or(0) > 0 { WeightsSource::Adapter } else { WeightsSource::Model };
     Ok((Arc::new(learner), source))
 }
 

@@ -168,6 +168,9 @@ impl PolicyGradient {
         if let Some(teachers) = self.teachers.as_ref().filter(|teachers| teachers.options.loss.is_of_distributions()) {
             return Ok(measured_distributions(passes, &teachers.options));
         }
+        if !passes.iter().all(Pass::has_logprobs) {
+            return Ok(unmeasured(passes));
+        }
         let mut all = policy_metrics_of(passes.iter().map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
         let unmoved = passes.iter().filter(|pass| !is_moved(pass));
         let unmoved = policy_metrics_of(unmoved.map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
@@ -310,6 +313,23 @@ async fn reversed(
     }
     metrics.insert("teacher_reverse_kl".to_owned(), (sum / (places.max(1) as f64 * f64::from(coefficient))).into());
     Ok(reversed)
+}
+
+/// What there is to say of passes whose host reports no logprobs: how many tokens they train, and how likely the sampler found them.
+fn unmeasured(passes: &[Pass]) -> Measurement {
+    let (mut trained_tokens, mut sampled) = (0, 0.0);
+    for row in passes.iter().flat_map(|pass| pass.data.iter()) {
+        let LossInputs::Policy { logprobs, mask, .. } = &row.loss_inputs else { continue };
+        let trained = logprobs.iter().zip(mask).filter(|(_, mask)| **mask > 0.0);
+        for (logprob, _) in trained {
+            (trained_tokens, sampled) = (trained_tokens + 1, sampled + f64::from(*logprob));
+        }
+    }
+    let metrics = match trained_tokens {
+        0 => Vec::new(),
+        count => vec![("optim/entropy", -sampled / count as f64), ("optim/trained_tokens", count as f64)],
+    };
+    Measurement { metrics, trained_tokens }
 }
 
 /// What passes over the teacher's likeliest tokens say.

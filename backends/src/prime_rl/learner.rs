@@ -1,0 +1,179 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fulgurite_types::{Datum, WeightsVersion};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::directory::{TrainerDirectory, wrong};
+use super::micro_batch::{MicroBatch, rank_files};
+use super::options::PrimeRlOptions;
+use crate::{AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, OptimizerStep};
+
+/// How often the trainer's directory is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Says in a checkpoint which of the trainer's steps it is.
+const CHECKPOINT: &str = "prime_rl_checkpoint.json";
+
+/// prime-rl's trainer. An update is a file of sequences for each of its ranks, and comes back as weights.
+///
+/// Loss, optimizer and learning rate are those of the trainer's own configuration, and so are the checkpoints of its optimizer. It
+/// reports no logprobs: the lists of a pass are empty. Logprobs without an update, and other losses than a policy's, are refused.
+#[derive(Debug)]
+pub struct PrimeRlLearner {
+    directory: TrainerDirectory,
+    options: PrimeRlOptions,
+    timeout: Duration,
+    temperature: f32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The trainer's last step whose weights were taken.
+    step: u64,
+    /// What the next update learns from.
+    batches: Vec<MicroBatch>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Checkpoint {
+    step: u64,
+}
+
+impl PrimeRlLearner {
+    /// A trainer that begins with step 0. What it learns from was sampled at this temperature.
+    ///
+    /// # Errors
+    /// If the options cannot be, or the trainer's directory is not there.
+    pub fn open(options: PrimeRlOptions, temperature: f32) -> Result<Self, BackendError> {
+        let configuration = |message| BackendError::Configuration { message };
+        options.check().map_err(configuration)?;
+        let directory = TrainerDirectory::new(&options);
+        directory.check()?;
+        let timeout = options.timeout().unwrap_or_default();
+        Ok(Self { directory, options, timeout, temperature, state: Mutex::default() })
+    }
+
+    fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Works at the trainer's files, which may be large and far.
+    async fn on_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&TrainerDirectory) -> Result<T, BackendError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let directory = self.directory.clone();
+        let worked = tokio::task::spawn_blocking(move || work(&directory)).await;
+        worked.map_err(|_| BackendError::Internal { message: "work at prime-rl's files has panicked".to_owned() })?
+    }
+
+    async fn write(&self, step: u64, files: &Arc<[Vec<u8>]>) -> Result<(), BackendError> {
+        let files = Arc::clone(files);
+        self.on_files(move |directory| directory.write_batch(step, &files)).await
+    }
+
+    /// Waits until the weights after a step are whole. Files of its batch that go, because the trainer has begun anew from an
+    /// earlier step and clears what comes after it, are written again.
+    async fn wait_for(&self, step: u64, files: &Arc<[Vec<u8>]>) -> Result<(), BackendError> {
+        let started = Instant::now();
+        while !self.directory.has_weights(step)? {
+            if started.elapsed() >= self.timeout {
+                let message = format!(
+                    "prime-rl's trainer has written no weights to {} within {} s ([prime_rl] timeout_seconds): is it alive?",
+                    self.directory.weights(step).display(),
+                    self.timeout.as_secs_f64()
+                );
+                return Err(BackendError::Unavailable { message });
+            }
+            if !self.directory.has_any_batch(step, files.len()) {
+                self.write(step, files).await?;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+}
+
+fn refused(what: &str) -> BackendError {
+    BackendError::Configuration { message: format!("learner = \"prime-rl\" {what}") }
+}
+
+#[async_trait]
+impl Learner for PrimeRlLearner {
+    async fn forward(&self, _: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        Err(refused("reports no logprobs: leave out what needs them"))
+    }
+
+    async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
+        if loss == LossFunction::CrossEntropy {
+            return Err(refused("learns from sampled tokens with advantages alone"));
+        }
+        let batches = data.iter().map(MicroBatch::of).collect::<Result<Vec<_>, _>>()?;
+        self.with_state(|state| state.batches.extend(batches));
+        Ok(ForwardBackward { loss_sum: f64::NAN, logprobs: Vec::new(), entropies: None })
+    }
+
+    /// Its parameters are not the trainer's. The norm is NaN: the trainer does not report it.
+    async fn optimizer_step(&self, _: AdamParameters) -> Result<OptimizerStep, BackendError> {
+        let (step, batches) = self.with_state(|state| (state.step + 1, std::mem::take(&mut state.batches)));
+        let files: Arc<[Vec<u8>]> = rank_files(&batches, self.options.ranks, self.temperature).into();
+        let expected = Arc::clone(&files);
+        let is_there = self.on_files(move |directory| directory.has_batch(step, &expected)).await?;
+        // An update that was made of the same batch before this process was ended is this one.
+        if !is_there && self.directory.has_weights(step)? {
+            let message = format!(
+                "has weights of step {step} already, which were learnt from another batch: start prime-rl's trainer again from \
+                 its checkpoint of step {}",
+                step - 1
+            );
+            return Err(wrong(&self.directory.weights(step), &message));
+        }
+        if !is_there {
+            self.write(step, &files).await?;
+        }
+        self.wait_for(step, &files).await?;
+        self.with_state(|state| state.step = step);
+        Ok(OptimizerStep { gradient_norm: f64::NAN, ..OptimizerStep::default() })
+    }
+
+    /// The weights, and which step they are after; the trainer keeps its optimizer itself.
+    async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        let step = self.with_state(|state| state.step);
+        self.save_weights(directory).await?;
+        let path = directory.join(CHECKPOINT);
+        let json = serde_json::to_string(&Checkpoint { step });
+        let json = json.map_err(|error| BackendError::Internal { message: error.to_string() })?;
+        std::fs::write(&path, json).map_err(|error| wrong(&path, &error))?;
+        std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(|error| wrong(&path, &error))
+    }
+
+    async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        let path = directory.join(CHECKPOINT);
+        let text = std::fs::read_to_string(&path).map_err(|error| wrong(&path, &error))?;
+        let Checkpoint { step } = serde_json::from_str(&text).map_err(|error| wrong(&path, &error))?;
+        if let Some(newest) = self.directory.newest_weights()?.filter(|newest| *newest > step + 1) {
+            let message = format!(
+                "is behind prime-rl's trainer, which is at step {newest}: start the trainer again from its checkpoint of step \
+                 {step}"
+            );
+            return Err(wrong(directory, &message));
+        }
+        self.with_state(|state| *state = State { step, batches: Vec::new() });
+        Ok(())
+    }
+
+    async fn save_weights(&self, directory: &Path) -> Result<(), BackendError> {
+        let step = self.with_state(|state| state.step);
+        self.wait_for(step, &Arc::default()).await?;
+        let to = directory.to_owned();
+        self.on_files(move |directory| directory.copy_weights(step, &to)).await
+    }
+
+    async fn publish_weights(&self, _: WeightsVersion) -> Result<(), BackendError> {
+        Err(BackendError::Internal { message: "prime-rl's weights are published from a directory".to_owned() })
+    }
+}

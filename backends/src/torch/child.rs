@@ -65,7 +65,7 @@ impl LearnerChild {
     /// Sends a call and waits for the reply.
     pub(super) fn call(&mut self, header: &Value, body: &[u8]) -> Result<Frame, BackendError> {
         let sent = write_frame(&mut self.stream, header, body);
-        let reply = sent.and_then(|()| read_frame(&mut self.stream)).map_err(|_| self.ended())?;
+        let reply = sent.and_then(|()| read_frame(&mut self.stream)).map_err(|_| self.ended(header))?;
         match reply.header.get("error") {
             Some(error) => Err(error_of(error)),
             None => Ok(reply),
@@ -99,13 +99,15 @@ impl LearnerChild {
         BackendError::Configuration { message }
     }
 
-    /// What a call fails with whose process is there no more.
-    fn ended(&mut self) -> BackendError {
+    /// Error of a call whose process has ended.
+    fn ended(&mut self, header: &Value) -> BackendError {
         let ended = self.end();
+        let call = header["call"].as_str().unwrap_or_default();
         let words = self.last_words();
         let words = if words.is_empty() { String::new() } else { format!("; its last words: {words}") };
-        let message =
-            format!("the torch learner ended ({ended}){words}; the run goes on from its checkpoint by --resume");
+        let message = format!(
+            "the torch learner ended ({ended}) in the midst of `{call}`{words}; the run goes on from its checkpoint by --resume"
+        );
         BackendError::Unavailable { message }
     }
 
@@ -229,7 +231,8 @@ mod tests {
         let error = child.call(&json!({ "call": "forward" }), &[]).unwrap_err();
         let message = error.to_string();
         assert!(matches!(error, BackendError::Unavailable { .. }), "{message}");
-        for words in ["killed by SIGKILL", "its last words: Segmentation fault", "--resume"] {
+        for words in ["killed by SIGKILL", "in the midst of `forward`; its last words: Segmentation fault", "--resume"]
+        {
             assert!(message.contains(words), "{message}");
         }
     }

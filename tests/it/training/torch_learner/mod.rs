@@ -2,6 +2,7 @@
 //! environment with PyTorch is what tests/setup makes.
 
 mod faults;
+mod killed_within;
 mod runs;
 mod shared_gpu;
 mod truth;

@@ -10,8 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::env;
 use std::io::{Write, stderr, stdout};
-use std::process::{self, ExitCode};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
 
 /// How often a request is sent at most: once more after a lost connection or a server's own error.
 const TRIES: usize = 2;
@@ -52,14 +51,14 @@ fn request(model: &str, number: &str) -> Value {
 /// Posts `body` to `url` and returns the reply's JSON.
 fn complete(url: &str, key: &str, body: &Value) -> Result<Value> {
     let client = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-    // With the same key a retry gets the answer of the call that it repeats, even if the server was killed in between.
-    let idempotency_key = idempotency_key();
     let mut tries = 1;
     loop {
         let post = client
             .post(url)
             .header("authorization", format!("Bearer {key}"))
-            .header("idempotency-key", &idempotency_key)
+            // As OpenAI's libraries count: a retry gets the answer of the call that it repeats, though the server was killed
+            // in between.
+            .header("x-stainless-retry-count", (tries - 1).to_string())
             .content_type("application/json");
         let sent = post.send(body.to_string());
         let failed = sent.as_ref().map_or(true, |reply| reply.status().is_server_error());
@@ -73,12 +72,6 @@ fn complete(url: &str, key: &str, body: &Value) -> Result<Value> {
         return serde_json::from_str(&text)
             .with_context(|| format!("{url} answered what is not JSON: {}", text.trim()));
     }
-}
-
-/// A key that no other call has.
-fn idempotency_key() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    format!("hello-{}-{now}", process::id())
 }
 
 /// What the agent prints: the reply, and one line more when the model did not end it by itself.

@@ -35,8 +35,9 @@ pub struct RunSummary {
     pub skipped_rows: Option<BTreeMap<String, u64>>,
     /// Rollouts that failed, by cause, and in all; what was run again counts for each time.
     pub failed_rollouts: BTreeMap<String, u64>,
-    /// Greatest difference between the sampler's logprob of a token and the trainer's, before an update, of all steps.
-    pub max_logprob_difference: f64,
+    /// Greatest difference between the sampler's logprob of a token and the trainer's, before an update, of all steps; `None`
+    /// where no step compared them.
+    pub max_logprob_difference: Option<f64>,
     /// Sampled tokens that were trained.
     pub trained_tokens: u64,
     /// Sampled tokens that were not, by cause.

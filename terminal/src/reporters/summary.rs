@@ -21,7 +21,8 @@ pub(super) fn summary_text(summary: &RunSummary) -> String {
         lines.extend(summary_lines(summary));
         return lines.join("\n");
     }
-    lines.push(format!("greatest sampler-trainer logprob difference: {:.1e}", summary.max_logprob_difference));
+    let difference = summary.max_logprob_difference.map_or("not measured".to_owned(), |most| format!("{most:.1e}"));
+    lines.push(format!("greatest sampler-trainer logprob difference: {difference}"));
     if let Some(checkpoint) = &summary.checkpoint {
         lines.push(format!("weights: {}", checkpoint.display()));
     }

@@ -62,6 +62,7 @@ fn a_run_by_files_ends_in_the_bytes_of_one_process() {
     // What was not measured is not told of.
     let steps = std::fs::read_to_string(setup.project.path("there/metrics.jsonl")).unwrap();
     assert!(steps.contains("optim/trained_tokens") && !steps.contains("kl_sample_train"), "{steps}");
+    assert_eq!(there["max_logprob_difference"], Value::Null, "{there}");
 }
 
 #[test]

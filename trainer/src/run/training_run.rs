@@ -501,7 +501,8 @@ impl<Data> TrainingRun<Data> {
         let steps = self.record.steps(run_id).await?;
         let metrics = history(&steps);
         let held_out: Vec<Scores> = metrics.iter().filter_map(|metrics| Scores::read(metrics, HELD_OUT)).collect();
-        let greatest = |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).fold(0.0, f64::max);
+        let greatest =
+            |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).max_by(f64::total_cmp);
         let mut summary = RunSummary {
             run_id: run_id.clone(),
             directory: self.identity.directory.clone(),

@@ -361,8 +361,8 @@ pub(super) fn documented_metrics() -> Vec<String> {
     rows.map(|row| row.split_once('`').unwrap().0.to_owned()).collect()
 }
 
-/// What begins keys of runs that harvest, or upload.
-const OF_OTHER_RUNS: [&str; 3] = ["harvest/", "publish/", "checkpoint/"];
+/// What begins keys of runs that harvest, upload, or train in PyTorch.
+const OF_OTHER_RUNS: [&str; 4] = ["harvest/", "publish/", "checkpoint/", "learner/"];
 
 #[test]
 fn every_key_of_metrics_jsonl_is_documented() {

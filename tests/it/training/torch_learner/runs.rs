@@ -50,6 +50,8 @@ fn ends_in_the_same_bytes(rank: usize) {
     let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
     assert_eq!(undisturbed["steps"], 5);
     assert!(undisturbed["max_logprob_difference"].as_f64().unwrap() < 1e-4, "{undisturbed}");
+    let steps = std::fs::read_to_string(project.path("undisturbed/metrics.jsonl")).unwrap();
+    assert!(steps.contains("learner/shared_tokens"), "a group's prompt is computed once: {steps}");
     let run = project.path("killed");
 
     // The trainer is killed: its learner ends with it.

@@ -35,6 +35,7 @@ mod watch;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use fulgurite_lab::error_chain::error_chain;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -173,16 +174,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// An error as a chain, the last link being what the system said. Some links say their cause themselves; nobody needs
-/// to read it twice.
+/// An error, and a line for each cause.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    let mut shown = error.to_string();
-    fulgurite_terminal::output::note(format_args!("error: {shown}"));
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !shown.ends_with(&cause) {
-            fulgurite_terminal::output::note(format_args!("  caused by: {cause}"));
-            shown = cause;
-        }
-    }
+    fulgurite_terminal::output::note(format_args!("error: {}", error_chain(error).join("\n  caused by: ")));
     ExitCode::from(1)
 }

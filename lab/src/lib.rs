@@ -4,6 +4,7 @@
 pub mod chat;
 pub mod csv;
 pub mod doctor;
+pub mod error_chain;
 pub mod estimate;
 pub mod interruptions;
 pub mod learning_rate_rule;

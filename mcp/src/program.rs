@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use fulgurite_lab::error_chain::error_chain;
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -57,8 +58,7 @@ impl Program {
 /// The failure of what a command would do, which is done here, as the command would tell it.
 pub(crate) fn failure_of(command: &'static str) -> impl Fn(anyhow::Error) -> ToolError {
     move |error| {
-        let causes = error.chain().skip(1).map(|cause| format!("\n  caused by: {cause}"));
-        let message = format!("error: {error}{}", causes.collect::<String>());
+        let message = format!("error: {}", error_chain(&error).join("\n  caused by: "));
         ToolError::Command { command: command.to_owned(), message: last_part(&message) }
     }
 }

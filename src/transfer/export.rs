@@ -106,11 +106,11 @@ async fn metrics(arguments: &ExportArguments) -> Result<()> {
     let output = arguments.output.as_deref().context("--what metrics needs -o, the directory to write into")?;
     let directory = named_run(arguments)?.context("--what metrics needs a run")?;
     let python = match &arguments.store.config {
-        Some(file) => {
+        Some(file) if format == MetricsFormat::Wandb => {
             let loaded = LoadedConfig::read(Some(file))?;
             Some(loaded.interpreter(&loaded.config.trackers.python))
         }
-        None => None,
+        _ => None,
     };
     let ExportedMetrics { steps, written } = export_metrics(&directory, format.into(), output, python).await?;
     if arguments.json {

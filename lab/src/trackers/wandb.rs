@@ -57,11 +57,12 @@ impl Wandb {
     }
 
     fn create_within(limits: Limits, python: &Path, directory: &Path, run: &TrackedRun) -> Result<Self> {
-        let is_new = !directory.exists();
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
         let created = Self::begin(limits, python, directory, run);
-        if created.is_err() && is_new {
-            // Fails where the package has written something, which then stays.
-            std::fs::remove_dir(directory).ok();
+        if created.is_err() {
+            // The first that is not empty ends it: what the package has written stays.
+            missing.into_iter().all(|path| std::fs::remove_dir(path).is_ok());
         }
         created
     }

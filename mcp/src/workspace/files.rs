@@ -1,8 +1,8 @@
 //! Names of files, and files that are whole or not there.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -56,8 +56,17 @@ pub(crate) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Writes a file that is whole or not there.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), ToolError> {
-    let fresh = path.with_extension("new");
-    fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)).map_err(ToolError::file(path))
+    written_whole(path, text).map_err(ToolError::file(path))
+}
+
+/// Each call writes a file of its own until it is whole, which is removed if it does not get there.
+fn written_whole(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    // As any new file of this user.
+    let mut unfinished = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory)?;
+    unfinished.write_all(text.as_bytes())?;
+    unfinished.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -75,6 +84,27 @@ mod tests {
         }
         fs::write(directory.path().join("file"), "text").unwrap();
         assert_eq!(read_text(&directory.path().join("file")).unwrap(), "text");
+    }
+
+    /// Calls at the same time wrote one unfinished file, which the first of them renamed.
+    #[test]
+    fn files_that_are_written_at_the_same_time_are_whole_and_leave_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, folder) = (directory.path().join("report.html"), directory.path().join("folder"));
+        fs::create_dir(&folder).unwrap();
+        std::thread::scope(|scope| {
+            for letter in ["a", "b", "c", "d"] {
+                let path = &path;
+                scope.spawn(move || {
+                    let text = letter.repeat(10_000);
+                    (0..50).for_each(|_| write_whole(path, &text).unwrap());
+                });
+            }
+        });
+        let written = read_text(&path).unwrap();
+        assert!(["a", "b", "c", "d"].iter().any(|letter| written == letter.repeat(10_000)));
+        assert!(write_whole(&folder, "text").is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[test]

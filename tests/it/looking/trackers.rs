@@ -119,11 +119,15 @@ fn a_run_that_is_killed_and_resumed_is_one_run_to_its_trackers() {
     assert!(config.contains(&format!("{python:?}")));
     let other = project.path("other.toml");
     std::fs::write(&other, config.replace(&format!("{python:?}"), "\"no/such/python\"")).unwrap();
-    let mut command = fulgurite(["export", "run", "--what", "metrics", "--to", "wandb", "-o", "none", "--config"]);
+    let mut command = fulgurite(["export", "run", "--what", "metrics", "--to", "wandb", "-o", "none/deep", "--config"]);
     let error = Ran::from(command.arg(&other).current_dir(project.directory.path()).output().unwrap());
     let error = error.failure(project.directory.path());
     assert!(error.contains("no/such/python ([trackers] python)"), "{error}");
     assert!(!project.path("none").exists());
+    // Other formats need no interpreter, and no config.
+    let mut command =
+        fulgurite(["export", "run", "--what", "metrics", "--to", "csv", "-o", "out", "--config", "no.toml"]);
+    assert_eq!(command.current_dir(project.directory.path()).output().unwrap().status.code(), Some(0));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `fulgurite train --dry-run`: what a run would take, by one group of it.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::model_roles;
 use fulgurite_config::models::LearnerKind;
@@ -18,6 +18,7 @@ use crate::train::arguments::TrainArguments;
 /// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
 pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     let is_json = arguments.json;
+    refuse_trainers_of_others(&arguments)?;
     let plan = memory_plan(&arguments)?;
     if let (Some(plan), false) = (&plan, is_json) {
         plan.memory_lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
@@ -50,6 +51,16 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
         group::lines(&rollouts).iter().for_each(output::line);
         output::line("");
         estimate.lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
+    }
+    Ok(())
+}
+
+/// Refuses a trainer that keeps what it learnt, and would go on from there.
+fn refuse_trainers_of_others(arguments: &TrainArguments) -> Result<()> {
+    let loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
+    let trained = model_roles::trainable_models(&loaded.config)?;
+    if trained.iter().any(|model| model.learner == LearnerKind::PrimeRl) {
+        bail!("--dry-run makes an update, which prime-rl's trainer would keep (learner = \"prime-rl\")");
     }
     Ok(())
 }

@@ -13,6 +13,17 @@ const WHOLE: [&str; 2] = ["STABLE", ".finished"];
 const OFFERED: &str = ".sender_ready";
 const WANTED: &str = ".receiver_ready";
 
+/// What a step's files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenBatch {
+    /// Those of the batch, all of them.
+    Same,
+    /// Not all are there; those that are, are the batch's.
+    Unfinished,
+    /// One is of another batch.
+    Other,
+}
+
 /// The trainer's output directory.
 #[derive(Clone, Debug)]
 pub(super) struct TrainerDirectory {
@@ -42,18 +53,33 @@ impl TrainerDirectory {
         self.root.join("broadcasts").join(format!("step_{step}"))
     }
 
-    /// Whether the files of a step are there, and are these.
-    pub(super) fn has_batch(&self, step: u64, files: &[Vec<u8>]) -> Result<bool, BackendError> {
+    /// Which files of a step are there, beside these.
+    pub(super) fn batch_of(&self, step: u64, files: &[Vec<u8>]) -> Result<WrittenBatch, BackendError> {
+        let mut missing = false;
         for (rank, bytes) in files.iter().enumerate() {
             let path = self.batch(step, rank);
             match std::fs::read(&path) {
                 Ok(found) if found == *bytes => {}
-                Ok(_) => return Ok(false),
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+                Ok(_) => return Ok(WrittenBatch::Other),
+                Err(error) if error.kind() == ErrorKind::NotFound => missing = true,
                 Err(error) => return Err(wrong(&path, &error)),
             }
         }
-        Ok(true)
+        Ok(if missing { WrittenBatch::Unfinished } else { WrittenBatch::Same })
+    }
+
+    /// Refuses a directory that has steps already, which are another run's.
+    pub(super) fn require_unused(&self) -> Result<(), BackendError> {
+        for folder in [&self.rollouts, &self.root.join("broadcasts")] {
+            if let Some(step) = steps_in(folder)?.into_iter().max().filter(|step| *step > 0) {
+                let message = format!(
+                    "has step {step} of another run: give prime-rl's trainer and this run a directory of their own \
+                     ([prime_rl] directory)"
+                );
+                return Err(wrong(folder, &message));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the files of a step are there, whatever is in them.
@@ -97,26 +123,17 @@ impl TrainerDirectory {
 
     /// The last step whose weights are whole.
     pub(super) fn newest_weights(&self) -> Result<Option<u64>, BackendError> {
-        let broadcasts = self.root.join("broadcasts");
-        let entries = match std::fs::read_dir(&broadcasts) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(wrong(&broadcasts, &error)),
-        };
-        let mut newest = None;
-        for entry in entries {
-            let name = entry.map_err(|error| wrong(&broadcasts, &error))?.file_name();
-            let step = name.to_str().and_then(|name| name.strip_prefix("step_")?.parse().ok());
-            if let Some(step) = step.filter(|step| newest.is_none_or(|newest| *step > newest))
-                && self.has_weights(step)?
-            {
-                newest = Some(step);
+        let mut steps = steps_in(&self.root.join("broadcasts"))?;
+        steps.sort_unstable();
+        for step in steps.into_iter().rev() {
+            if self.has_weights(step)? {
+                return Ok(Some(step));
             }
         }
-        Ok(newest)
+        Ok(None)
     }
 
-    /// Copies the weights after a step to a new directory, by links where the disk can: the trainer removes its own.
+    /// Copies the weights after a step to a new directory: the trainer removes its own, or writes them anew.
     pub(super) fn copy_weights(&self, step: u64, to: &Path) -> Result<(), BackendError> {
         let from = self.weights(step);
         std::fs::create_dir_all(to).map_err(|error| wrong(to, &error))?;
@@ -128,14 +145,49 @@ impl TrainerDirectory {
                 continue;
             }
             let target = to.join(name);
-            if std::fs::hard_link(&path, &target).is_err() {
-                std::fs::copy(&path, &target).map_err(|error| wrong(&target, &error))?;
-            }
+            std::fs::copy(&path, &target).map_err(|error| wrong(&target, &error))?;
         }
         Ok(())
     }
 }
 
+/// The steps that a folder has something of.
+fn steps_in(folder: &Path) -> Result<Vec<u64>, BackendError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(wrong(folder, &error)),
+    };
+    let mut steps = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|error| wrong(folder, &error))?.file_name();
+        steps.extend(name.to_str().and_then(|name| name.strip_prefix("step_")?.parse::<u64>().ok()));
+    }
+    Ok(steps)
+}
+
 pub(super) fn wrong(path: &Path, error: &(impl std::fmt::Display + ?Sized)) -> BackendError {
     BackendError::Files { path: path.to_owned(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights that were learnt from one batch were taken for those of another.
+    #[test]
+    fn a_batch_is_the_same_or_unfinished_or_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = PrimeRlOptions { directory: directory.path().to_owned(), ..PrimeRlOptions::default() };
+        let trainer = TrainerDirectory::new(&options);
+        let files = [b"first".to_vec(), b"second".to_vec()];
+        assert_eq!(trainer.batch_of(1, &files).unwrap(), WrittenBatch::Unfinished);
+        trainer.require_unused().unwrap();
+        trainer.write_batch(1, &files[..1]).unwrap();
+        assert_eq!(trainer.batch_of(1, &files).unwrap(), WrittenBatch::Unfinished);
+        trainer.write_batch(1, &files).unwrap();
+        assert_eq!(trainer.batch_of(1, &files).unwrap(), WrittenBatch::Same);
+        assert_eq!(trainer.batch_of(1, &[b"first".to_vec(), b"another".to_vec()]).unwrap(), WrittenBatch::Other);
+        assert!(trainer.require_unused().unwrap_err().to_string().contains("has step 1 of another run"));
+    }
 }

@@ -7,7 +7,7 @@ use fulgurite_types::{Datum, WeightsVersion};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::directory::{TrainerDirectory, wrong};
+use super::directory::{TrainerDirectory, WrittenBatch, wrong};
 use super::micro_batch::{MicroBatch, rank_files};
 use super::options::PrimeRlOptions;
 use crate::{AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, OptimizerStep};
@@ -55,6 +55,14 @@ impl PrimeRlLearner {
         directory.check()?;
         let timeout = options.timeout().unwrap_or_default();
         Ok(Self { directory, options, timeout, temperature, state: Mutex::default() })
+    }
+
+    /// Refuses a directory that has steps of another run: a run that begins would take its weights.
+    ///
+    /// # Errors
+    /// If there is one, or the directory cannot be read.
+    pub fn require_unused(options: &PrimeRlOptions) -> Result<(), BackendError> {
+        TrainerDirectory::new(options).require_unused()
     }
 
     fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
@@ -122,17 +130,19 @@ impl Learner for PrimeRlLearner {
         let (step, batches) = self.with_state(|state| (state.step + 1, std::mem::take(&mut state.batches)));
         let files: Arc<[Vec<u8>]> = rank_files(&batches, self.options.ranks, self.temperature).into();
         let expected = Arc::clone(&files);
-        let is_there = self.on_files(move |directory| directory.has_batch(step, &expected)).await?;
         // An update that was made of the same batch before this process was ended is this one.
-        if !is_there && self.directory.has_weights(step)? {
+        let written = self.on_files(move |directory| directory.batch_of(step, &expected)).await?;
+        if written == WrittenBatch::Other
+            || (written == WrittenBatch::Unfinished && self.directory.has_weights(step)?)
+        {
             let message = format!(
-                "has weights of step {step} already, which were learnt from another batch: start prime-rl's trainer again from \
-                 its checkpoint of step {}",
+                "the trainer has step {step} of another batch: start it again from its checkpoint of step {}, and remove what it \
+                 has of later steps in rollouts and broadcasts",
                 step - 1
             );
             return Err(wrong(&self.directory.weights(step), &message));
         }
-        if !is_there {
+        if written == WrittenBatch::Unfinished {
             self.write(step, &files).await?;
         }
         self.wait_for(step, &files).await?;

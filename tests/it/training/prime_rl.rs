@@ -10,7 +10,7 @@ use fulgurite_types::{Chunk, Datum, LossInputs};
 use serde_json::Value;
 
 use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps, saved};
-use crate::common::{Process, Ran, eventually};
+use crate::common::{Process, Ran, eventually, fulgurite};
 use crate::vllm_over_engine::VllmOverEngine;
 
 /// In the environment of the trainer: its directory, its model, and how many ranks it has.
@@ -63,6 +63,12 @@ fn a_run_by_files_ends_in_the_bytes_of_one_process() {
     let steps = std::fs::read_to_string(setup.project.path("there/metrics.jsonl")).unwrap();
     assert!(steps.contains("optim/trained_tokens") && !steps.contains("kl_sample_train"), "{steps}");
     assert_eq!(there["max_logprob_difference"], Value::Null, "{there}");
+    // The trainer has this run's steps: neither another run nor a trial of one takes weights from them.
+    let refused = Ran::from(setup.project.command("again").args(["--seed", "2"]).output().unwrap());
+    assert!(refused.code == Some(1) && refused.stderr.contains("has step 5 of another run"), "{refused:?}");
+    let mut tried = fulgurite(["train", "--dry-run"]);
+    let refused = Ran::from(tried.arg(setup.project.path("t.toml")).output().unwrap());
+    assert!(refused.code == Some(1) && refused.stderr.contains("which prime-rl's trainer would keep"), "{refused:?}");
 }
 
 #[test]

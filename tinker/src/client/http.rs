@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use prost::bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -105,7 +106,9 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(url: &str, api_key: Option<&str>) -> Result<Self, BackendError> {
         let base = base_url(url, "/api/v1")?;
-        let client = Client::builder().connect_timeout(CONNECT_LIMIT).tcp_keepalive(KEEP_ALIVE).build();
+        let client = Client::builder().connect_timeout(CONNECT_LIMIT).tcp_keepalive(KEEP_ALIVE);
+        // A key is for the service alone that it was given for.
+        let client = client.redirect(Policy::none()).build();
         let client = client.map_err(|error| BackendError::Configuration {
             message: format!("there is no HTTP client for {base}: {}", describe(error)),
         })?;
@@ -208,4 +211,32 @@ fn retry_after(response: &Response) -> Option<Duration> {
     let milliseconds = header(response, "retry-after-ms").parse::<f64>().ok().map(|milliseconds| milliseconds / 1000.0);
     let seconds = milliseconds.or_else(|| header(response, RETRY_AFTER.as_str()).parse().ok())?;
     (seconds > 0.0 && seconds <= LONGEST_RETRY_AFTER).then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The key went wherever a service pointed.
+    #[tokio::test]
+    async fn a_key_does_not_follow_a_redirect() {
+        let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", service.local_addr().unwrap());
+        let http = Http::new(&url, Some("tml-secret")).unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let location = other.local_addr().unwrap();
+        let redirecting = async {
+            let (mut stream, _) = service.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            let answer =
+                format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{location}/\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let request = Request::get("api/v1/healthz");
+        let (answer, ()) = tokio::join!(http.send(&request, Duration::from_secs(10)), redirecting);
+        assert_eq!(answer.unwrap().status, StatusCode::TEMPORARY_REDIRECT);
+    }
 }

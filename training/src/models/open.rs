@@ -286,14 +286,29 @@ fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Resu
 
 /// prime-rl's trainer, and what the weights are that it writes.
 fn prime_rl_learner(entry: &ModelEntry, loaded: &LoadedConfig) -> Result<(Arc<PrimeRlLearner>, SavedAs)> {
-    let options = &loaded.config.prime_rl;
-    let options = PrimeRlOptions { directory: loaded.resolve(&options.directory), ..options.clone() };
+    let options = prime_rl_options(loaded);
     let rollouts = loaded.config.trainer.rollouts();
     let temperature = rollouts.and_then(|rollouts| rollouts.sampling_parameters.get("temperature")?.as_f64());
     let learner = PrimeRlLearner::open(options, temperature.unwrap_or(1.0) as f32);
     let learner = learner.with_context(|| format!("model `{}`", entry.name))?;
     let source: SavedAs = if entry.lora_rank.unwrap_or(0) > 0 { WeightsSource::Adapter } else { WeightsSource::Model };
     Ok((Arc::new(learner), source))
+}
+
+fn prime_rl_options(loaded: &LoadedConfig) -> PrimeRlOptions {
+    let options = &loaded.config.prime_rl;
+    PrimeRlOptions { directory: loaded.resolve(&options.directory), ..options.clone() }
+}
+
+/// Refuses a trainer that keeps steps of another run, where the run that begins has published nothing yet.
+///
+/// # Errors
+/// If the trainer has such steps, or its directory cannot be read.
+pub fn refuse_used_trainer(entry: &ModelEntry, loaded: &LoadedConfig, published: &Path) -> Result<()> {
+    if entry.learner == LearnerKind::PrimeRl && !published.exists() {
+        PrimeRlLearner::require_unused(&prime_rl_options(loaded))?;
+    }
+    Ok(())
 }
 
 fn torch_options(loaded: &LoadedConfig) -> TorchOptions {

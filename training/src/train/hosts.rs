@@ -7,7 +7,7 @@ use fulgurite_backends::SharedGpu;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::ModelEntry;
 
-use crate::models::open::TrainedModel;
+use crate::models::open::{TrainedModel, refuse_used_trainer};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 pub(super) const PUBLISHED_WEIGHTS: &str = "published";
@@ -19,7 +19,9 @@ pub(super) async fn open_trained(
     model_directory: &Path,
     run_directory: &Path,
 ) -> Result<TrainedModel> {
-    let opened = TrainedModel::open(model, model_directory, run_directory.join(PUBLISHED_WEIGHTS), loaded)?;
+    let published = run_directory.join(PUBLISHED_WEIGHTS);
+    refuse_used_trainer(model, loaded, &published)?;
+    let opened = TrainedModel::open(model, model_directory, published, loaded)?;
     if let Some(gpu) = &opened.gpu {
         gpu.prepare().await?;
     }

@@ -94,9 +94,11 @@ impl LearnerCheck {
             })
             .await;
         if logprobs.is_empty() {
-            course.skip("all else", "no logprobs came, with which all else is compared");
+            let message = "nothing was checked: no logprobs came, with which all else is compared";
+            course.found(CheckFinding::new("all else", CheckVerdict::Failed, message));
             return Ok(course.findings);
         }
+        let before = course.findings.len();
         for probe in loss_probes(&logprobs) {
             let expected = match reference {
                 Some(reference) => Some(reference_update(&probe, &lora, reference.as_ref()).await?),
@@ -104,14 +106,22 @@ impl LearnerCheck {
             };
             course.probe(probe.name, check_loss(bench, &probe, lora, expected.as_ref())).await;
         }
+        if course.findings[before..].iter().all(|finding| finding.verdict == CheckVerdict::Refused) {
+            course.found(CheckFinding::new(
+                "any loss",
+                CheckVerdict::Failed,
+                "nothing can be trained: every loss is refused",
+            ));
+        }
         course.probe("loss stable_reinforce", check_stable_reinforce(bench, lora)).await;
         course.probe("unknown loss", check_unknown_loss(bench, lora)).await;
-        let mut with_all = Vec::new();
+        let (mut with_all, mut is_repeated) = (Vec::new(), false);
         course
             .probe("repeated update", async {
                 with_all = moved(bench, lora, 0.0).await?;
                 let again = moved(bench, lora, 0.0).await?;
-                let message = if with_all == again {
+                is_repeated = with_all == again;
+                let message = if is_repeated {
                     "the same seed gives the same update, to the bit"
                 } else {
                     "the same seed gives another update"
@@ -119,9 +129,17 @@ impl LearnerCheck {
                 Ok(CheckFinding::new("repeated update", CheckVerdict::Ok, message))
             })
             .await;
-        course.probe("gradient clipping", check_clipping(bench, lora, &with_all)).await;
+        if with_all.is_empty() {
+            course.skip("gradient clipping", "no update is known to compare it with");
+        } else {
+            course.probe("gradient clipping", check_clipping(bench, lora, &with_all)).await;
+        }
         for switch in SWITCHES {
-            course.probe(switch.name, check_modules(bench, lora, switch, &with_all)).await;
+            if is_repeated {
+                course.probe(switch.name, check_modules(bench, lora, switch, &with_all)).await;
+            } else {
+                course.skip(switch.name, "updates of one seed differ, so that this cannot be told apart");
+            }
         }
         for rank in RANKS {
             course.probe(&format!("rank {rank}"), check_rank(bench, LoraConfig { rank, ..lora })).await;

@@ -34,7 +34,7 @@ const LONGEST_PROSE: usize = 64 << 10;
 const MOST_ITEMS: usize = 64;
 
 /// All that can be set. What is not here is refused, whatever it is.
-const SETTABLE: [(&str, Kind); 91] = [
+const SETTABLE: [(&str, Kind); 95] = [
     ("run.seed", Number),
     ("models.0.renderer", Word),
     ("models.0.tools", Word),
@@ -59,9 +59,13 @@ const SETTABLE: [(&str, Kind); 91] = [
     ("trainer.group_size", Number),
     ("trainer.learning_rate", Number),
     ("trainer.learning_rate_schedule", Word),
+    ("trainer.learning_rate_floor", Number),
+    ("trainer.learning_rate_decay", Number),
     ("trainer.warmup", Number),
     ("trainer.beta1", Number),
     ("trainer.beta2", Number),
+    ("trainer.epsilon", Number),
+    ("trainer.weight_decay", Number),
     ("trainer.gradient_clip_norm", Number),
     ("trainer.max_steps", Number),
     ("trainer.checkpoint_every", Number),

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::Changeover;
 use fulgurite_runner::{LabelledAnswer, Program, RubricOptions, check_arguments};
-use fulgurite_trainer::{ObjectiveOptions, PublishRule, RolloutOptions};
+use fulgurite_trainer::{ObjectiveOptions, PublishRule, RolloutOptions, TrainerOptions};
 use serde_json::Value;
 
 use crate::declarations::{Config, LoadedConfig, RunConfig, Shape};
@@ -74,12 +74,17 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         );
     }
     let rollouts = &options.rollouts;
-    let plain = RolloutOptions::default();
+    let (plain, usual) = (RolloutOptions::default(), TrainerOptions::default().common);
+    let course = &config.trainer.common;
     let of_trainer = "is of prime-rl's own config, where learner = \"prime-rl\"";
     let needs_logprobs = "needs logprobs of the weights that train, which learner = \"prime-rl\" does not report";
     for (key, is_set, why) in [
         ("loss", rollouts.loss != plain.loss, of_trainer),
         ("loss_aggregation", rollouts.loss_aggregation != plain.loss_aggregation, of_trainer),
+        ("weight_decay", course.weight_decay != usual.weight_decay, of_trainer),
+        ("epsilon", course.epsilon != usual.epsilon, of_trainer),
+        ("learning_rate_schedule", course.learning_rate_schedule != usual.learning_rate_schedule, of_trainer),
+        ("warmup", course.warmup != usual.warmup, of_trainer),
         ("kl", rollouts.kl.is_some(), needs_logprobs),
         ("importance_mask", rollouts.importance_mask.is_some(), needs_logprobs),
         ("substeps", rollouts.substeps != plain.substeps, "is more than 1, and prime-rl makes one step of an update"),

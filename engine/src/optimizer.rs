@@ -211,6 +211,24 @@ mod tests {
         assert!((f64::from(weights[0]) - weight).abs() < 1e-6);
     }
 
+    /// torch 2.15.0, `torch.optim.AdamW` with betas of 0.9 and 0.95 and a step size of 0.02, after three steps.
+    #[test]
+    fn weight_decay_and_epsilon_are_those_of_pytorch() {
+        for (weight_decay, epsilon, expected) in [
+            (0.1, 1e-8, [0.6748955845832825, -1.2398525476455688, 1.944838047027588, -0.04053972661495209]),
+            (0.1, 1e-3, [0.6749690771102905, -1.2398961782455444, 1.981955647468567, -0.038442209362983704]),
+            (0.0, 1e-6, [0.6790218353271484, -1.2475193738937378, 1.9569963216781616, -0.04062677174806595]),
+        ] {
+            let parameters = AdamParameters { learning_rate: 0.02, epsilon, weight_decay, ..parameters() };
+            let (mut state, mut weights) = (AdamState::default(), [0.7, -1.3, 2.0, -0.01]);
+            for gradient in [[0.25, -1.5, 1e-4, 0.0], [-0.5, -0.75, 3e-4, 0.02], [1.0, 0.125, -2e-4, 0.01]] {
+                step(&mut state, &parameters, &mut weights, &gradient);
+            }
+            let close = |(is, expected): (&f32, &f64)| (f64::from(*is) - expected).abs() < 1e-6;
+            assert!(weights.iter().zip(&expected).all(close), "{weight_decay} {epsilon}: {weights:?}");
+        }
+    }
+
     #[test]
     fn a_long_gradient_is_scaled_to_the_clip_norm() {
         let clipping = AdamParameters { gradient_clip_norm: 1.0, ..parameters() };

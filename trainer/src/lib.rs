@@ -59,7 +59,8 @@ pub use options::{
     ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher, OrpoOptions,
     PairwiseOptions, PerCall, PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules,
     RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, Spread, StopRule,
-    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows, Validation,
+    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows, UpdateCount,
+    Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::evaluation::{ACCURACY, RowEvaluator};
 use crate::objectives::CrossEntropy;
-use crate::options::{LearningRateSchedule, SupervisedOptions};
+use crate::options::SupervisedOptions;
 use crate::run::{CheckpointTriggers, Checkpointing, Course, KeptCheckpoints, RunBuilder};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Shape};
 use crate::sources::{Corpus, CorpusRows};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
 
@@ -62,9 +62,8 @@ impl Supervised {
         let Corpus { train, validation } =
             Corpus::read(corpus, self.renderer.as_ref(), &self.options.train_on.train_on())?;
         let options = &self.options;
-        let shape = LearningRateSchedule::Constant;
         let course = Course {
-            schedule: Schedule::new(shape, options.warmup_steps, options.cooldown_steps, options.max_steps),
+            schedule: Schedule::new(Shape::CONSTANT, options.warmup_steps, options.cooldown_steps, options.max_steps),
             optimizer: AdamParameters {
                 learning_rate: options.learning_rate,
                 gradient_clip_norm: options.gradient_clip_norm,

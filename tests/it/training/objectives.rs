@@ -260,6 +260,16 @@ fn the_step_size_follows_its_schedule_after_the_warm_up() {
 }
 
 #[test]
+fn weight_decay_and_epsilon_reach_the_optimizer() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 1"));
+    let trained = |run, keys| weights(&trained(&project, run, keys).1);
+    let plain = trained("plain", "");
+    assert_ne!(trained("decayed", "weight_decay = 0.5"), plain);
+    assert_ne!(trained("epsilon", "epsilon = 1e-2"), plain);
+    assert_eq!(trained("usual", "weight_decay = 0.0\nepsilon = 1e-8"), plain);
+}
+
+#[test]
 fn a_rollout_that_its_limit_cut_off_earns_nothing_where_the_config_says_so() {
     // A model that has hardly learnt anything goes on to its limit nearly always.
     let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 1"));

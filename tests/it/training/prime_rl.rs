@@ -121,6 +121,8 @@ fn what_prime_rl_cannot_do_is_refused_at_the_start() {
     insta::assert_snapshot!(refused(vllm, "[prime_rl]\ndirectory = \"prime\"\nranks = 0", ""), @"[prime_rl] ranks is 0, but somebody has to read the batches");
     insta::assert_snapshot!(refused(vllm, table, "loss = \"ppo\""), @r#"[trainer] loss is of prime-rl's own config, where learner = "prime-rl": leave it out"#);
     insta::assert_snapshot!(refused(vllm, table, "kl = { coefficient = 0.1 }"), @r#"[trainer] kl needs logprobs of the weights that train, which learner = "prime-rl" does not report: leave it out"#);
+    insta::assert_snapshot!(refused(vllm, table, "weight_decay = 0.1"), @r#"[trainer] weight_decay is of prime-rl's own config, where learner = "prime-rl": leave it out"#);
+    insta::assert_snapshot!(refused(vllm, table, "warmup = 0.1"), @r#"[trainer] warmup is of prime-rl's own config, where learner = "prime-rl": leave it out"#);
     insta::assert_snapshot!(refused(vllm, table, "substeps = 2"), @"[trainer] substeps is more than 1, and prime-rl makes one step of an update: leave it out");
 }
 

@@ -19,7 +19,7 @@ pub use self::keys::failures::FailureOptions;
 pub use self::keys::harvest::{HarvestOptions, PublishRule};
 pub use self::keys::objective_name::ObjectiveName;
 pub use self::keys::preference::{PairwiseOptions, PreferenceOptions};
-pub use self::keys::schedule::LearningRateSchedule;
+pub use self::keys::schedule::{LearningRateSchedule, UpdateCount};
 pub use self::objective::ObjectiveOptions;
 pub use self::objectives::dpo::DpoOptions;
 pub use self::objectives::grpo::GrpoOptions;

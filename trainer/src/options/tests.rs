@@ -27,6 +27,11 @@ fn what_cannot_work_is_refused_with_its_key_and_the_fix() {
     );
     is(json!({ "beta2": 1.0 }), "[trainer] beta2 is 1, but must be at least 0 and below 1");
     is(
+        json!({ "weight_decay": -0.1 }),
+        "[trainer] weight_decay is -0.1, but must be a finite number of at least 0; 0 leaves the weights as they are",
+    );
+    is(json!({ "epsilon": 0.0 }), "[trainer] epsilon is 0, but must be a finite number above 0, such as 1e-4");
+    is(
         json!({ "gradient_clip_norm": -1.0 }),
         "[trainer] gradient_clip_norm is -1, but must be a finite number of at least 0; 0 does not clip",
     );

@@ -27,7 +27,7 @@ impl Course {
     /// As the options say, of so many updates at most.
     pub(crate) fn of(options: &CommonOptions, updates: u64) -> Self {
         Self {
-            schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
+            schedule: Schedule::of(options, updates),
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
         }

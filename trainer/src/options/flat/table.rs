@@ -13,7 +13,7 @@ use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::harvest::{HarvestOptions, PublishRule};
 use crate::options::keys::objective_name::ObjectiveName;
 use crate::options::keys::preference::{PairwiseOptions, PreferenceOptions};
-use crate::options::keys::schedule::LearningRateSchedule;
+use crate::options::keys::schedule::{LearningRateSchedule, UpdateCount};
 use crate::options::policy::advantages::{AdvantageOptions, LossAggregation};
 use crate::options::policy::dynamic_sampling::DynamicSampling;
 use crate::options::policy::kl::KlOptions;
@@ -63,12 +63,20 @@ pub(crate) struct TrainerTable {
     /// How the step size goes on after the warm-up; of `sft` and of comparisons `linear` unless told
     /// otherwise.
     pub(crate) learning_rate_schedule: LearningRateSchedule,
-    /// Updates over which the step size grows from 0.
-    pub(crate) warmup: u64,
+    /// With `linear`, `cosine` and `wsd`: what the step size falls to, as a share of `learning_rate`.
+    pub(crate) learning_rate_floor: f64,
+    /// With `wsd`: the last updates, over which the step size falls: a whole number, or a share of all updates.
+    pub(crate) learning_rate_decay: UpdateCount,
+    /// Updates over which the step size grows from 0: a whole number, or a share of all updates.
+    pub(crate) warmup: UpdateCount,
     /// Adam's decay of the first moment.
     pub(crate) beta1: f64,
     /// Adam's decay of the second moment.
     pub(crate) beta2: f64,
+    /// What Adam adds to the root of the second moment.
+    pub(crate) epsilon: f64,
+    /// AdamW's decoupled decay: before each update, every trained number is multiplied by `1 - step size * weight_decay`.
+    pub(crate) weight_decay: f64,
     /// Greatest norm of the gradient; 0 does not clip.
     pub(crate) gradient_clip_norm: f64,
     /// Updates at most; 100 unless told otherwise, and of `sft` and of comparisons all that
@@ -164,9 +172,13 @@ impl Default for TrainerTable {
             group_size: 8,
             learning_rate: 1e-4,
             learning_rate_schedule: LearningRateSchedule::default(),
-            warmup: 0,
+            learning_rate_floor: 0.0,
+            learning_rate_decay: UpdateCount::DECAY,
+            warmup: UpdateCount::Updates(0),
             beta1: 0.9,
             beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
             gradient_clip_norm: 1.0,
             max_steps: None,
             checkpoint_every: Some(1),

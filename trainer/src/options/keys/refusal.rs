@@ -28,6 +28,14 @@ pub(crate) fn share(key: &str, value: f64) -> Result<(), TrainError> {
     if (0.0..1.0).contains(&value) { Ok(()) } else { refuse(key, value, "must be at least 0 and below 1") }
 }
 
+/// Refuses what weights cannot be drawn to zero by.
+pub(crate) fn decay(key: &str, value: f64) -> Result<(), TrainError> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    refuse(key, value, "must be a finite number of at least 0; 0 leaves the weights as they are")
+}
+
 /// Refuses what no greatest norm can be.
 pub(crate) fn norm(key: &str, value: f64) -> Result<(), TrainError> {
     if value.is_finite() && value >= 0.0 {

@@ -5,17 +5,21 @@ use fulgurite_backends::AdamParameters;
 use crate::TrainError;
 use crate::archive::check_url;
 use crate::options::flat::part::part;
-use crate::options::keys::refusal::{least, norm, positive, refuse, share};
-use crate::options::keys::schedule::LearningRateSchedule;
+use crate::options::keys::refusal::{decay, least, norm, positive, refuse, share};
+use crate::options::keys::schedule::{LearningRateSchedule, UpdateCount};
 
 part! {
     /// Keys of `[trainer]` that every objective has: how a run learns, and when it is saved.
     CommonOptions has {
         learning_rate: f64,
         learning_rate_schedule: LearningRateSchedule,
-        warmup: u64,
+        learning_rate_floor: f64,
+        learning_rate_decay: UpdateCount,
+        warmup: UpdateCount,
         beta1: f64,
         beta2: f64,
+        epsilon: f64,
+        weight_decay: f64,
         gradient_clip_norm: f64,
         max_steps: Option<u64>,
         checkpoint_every: Option<u64>,
@@ -61,8 +65,9 @@ impl CommonOptions {
             learning_rate: self.learning_rate,
             beta1: self.beta1,
             beta2: self.beta2,
+            epsilon: self.epsilon,
+            weight_decay: self.weight_decay,
             gradient_clip_norm: self.gradient_clip_norm,
-            ..AdamParameters::default()
         }
     }
 
@@ -70,7 +75,10 @@ impl CommonOptions {
         positive("[trainer] learning_rate", self.learning_rate)?;
         share("[trainer] beta1", self.beta1)?;
         share("[trainer] beta2", self.beta2)?;
+        positive("[trainer] epsilon", self.epsilon)?;
+        decay("[trainer] weight_decay", self.weight_decay)?;
         norm("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
+        self.learning_rate_schedule.check(self.learning_rate_floor, self.learning_rate_decay)?;
         self.check_checkpoints()
     }
 

@@ -44,7 +44,7 @@ class Pass:
         sequences = sequences_of(data, batch.indices)
         if batch.shares:
             shared = SharedRows.of(sequences)
-            self.saved = len(torch.cat(sequences)) - len(shared.tokens)
+            self.saved = sum(len(it) for it in sequences) - len(shared.tokens)
             tokens, positions, paths = shared.tokens, shared.positions, shared.paths
         else:
             self.saved = 0

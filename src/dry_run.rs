@@ -18,7 +18,6 @@ use crate::train::arguments::TrainArguments;
 /// Makes one update on one group, of which nothing is kept, and says what the whole run would take.
 pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     let is_json = arguments.json;
-    refuse_trainers_of_others(&arguments)?;
     let plan = memory_plan(&arguments)?;
     if let (Some(plan), false) = (&plan, is_json) {
         plan.memory_lines().iter().for_each(|(name, value)| output::line(format!("{name:17} {value}")));
@@ -55,21 +54,15 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a trainer that keeps what it learnt, and would go on from there.
-fn refuse_trainers_of_others(arguments: &TrainArguments) -> Result<()> {
-    let loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
-    let trained = model_roles::trainable_models(&loaded.config)?;
-    if trained.iter().any(|model| model.learner == LearnerKind::PrimeRl) {
-        bail!("--dry-run makes an update, which prime-rl's trainer would keep (learner = \"prime-rl\")");
-    }
-    Ok(())
-}
-
-/// What the run needs of memory, where PyTorch trains it: computed before anything is loaded.
+/// What the run needs of memory, where PyTorch trains it: computed before anything is loaded. A trainer that would keep the
+/// update is refused.
 fn memory_plan(arguments: &TrainArguments) -> Result<Option<RunPlan>> {
     let mut loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
     train::override_by_flags(&mut loaded.config, arguments.clone());
     let trained = model_roles::trainable_models(&loaded.config)?;
+    if trained.iter().any(|model| model.learner == LearnerKind::PrimeRl) {
+        bail!("--dry-run makes an update, which prime-rl's trainer would keep (learner = \"prime-rl\")");
+    }
     if trained.first().is_none_or(|model| model.learner != LearnerKind::Torch) {
         return Ok(None);
     }

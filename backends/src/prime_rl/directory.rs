@@ -83,7 +83,7 @@ impl TrainerDirectory {
     }
 
     /// Whether the files of a step are there, whatever is in them.
-    pub(super) fn has_any_batch(&self, step: u64, ranks: usize) -> bool {
+    pub(super) fn has_files(&self, step: u64, ranks: usize) -> bool {
         (0..ranks).all(|rank| self.batch(step, rank).exists())
     }
 

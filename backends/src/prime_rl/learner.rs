@@ -97,7 +97,7 @@ impl PrimeRlLearner {
                 );
                 return Err(BackendError::Unavailable { message });
             }
-            if !self.directory.has_any_batch(step, files.len()) {
+            if !self.directory.has_files(step, files.len()) {
                 self.write(step, files).await?;
             }
             tokio::time::sleep(LOOK).await;

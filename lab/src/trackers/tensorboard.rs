@@ -1,4 +1,4 @@
-//! Metrics as TensorBoard reads them: a file of TensorFlow's records, each an `TensorboardEvent` in protobuf.
+//! Metrics as TensorBoard reads them: a file of TensorFlow's records, each an `Event` in protobuf.
 
 use std::fs::File;
 use std::io::Write;

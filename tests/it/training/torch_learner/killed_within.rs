@@ -30,6 +30,11 @@ fn killed_interpreter(directory: &Path) -> PathBuf {
     path
 }
 
+fn with_interpreter(mut command: Command, python: &Path) -> Command {
+    command.arg("--set").arg(format!("torch.python={}", python.display()));
+    command
+}
+
 /// Kills the learner in each of these calls of the run `killed` and lets it go on; gives its summary.
 fn killed_in_each(directory: &Path, train: impl Fn(&str) -> Command, calls: &[&str]) -> Value {
     let mut command = train("killed");
@@ -72,11 +77,7 @@ fn a_policys_run_ends_in_the_same_bytes_whichever_call_its_learner_is_killed_in(
     let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
     let directory = project.directory.path();
     let python = killed_interpreter(directory);
-    let train = |run: &str| {
-        let mut command = project.command(run);
-        command.arg("--set").arg(format!("torch.python={}", python.display()));
-        command
-    };
+    let train = |run: &str| with_interpreter(project.command(run), &python);
     let calls = [
         "keep_reference",
         "load_checkpoint",
@@ -103,11 +104,7 @@ fn a_run_of_comparisons_ends_in_the_same_bytes_whichever_call_its_learner_is_kil
     let project = DataProject::new(config, "pairs.jsonl", &pairs);
     let directory = project.directory.path();
     let python = killed_interpreter(directory);
-    let train = |run: &str| {
-        let mut command = project.command(run);
-        command.arg("--set").arg(format!("torch.python={}", python.display()));
-        command
-    };
+    let train = |run: &str| with_interpreter(project.command(run), &python);
     let undisturbed = Ran::from(train("undisturbed").output().unwrap()).json_lines().pop().unwrap();
     let killed = killed_in_each(directory, train, &["forward_backward_comparisons", "forward"]);
     ends_in_the_same_bytes(&undisturbed, &killed);

@@ -6,17 +6,15 @@ use fulgurite_types::{Datum, WeightsVersion};
 
 use super::checkpoint::TinkerCheckpoint;
 use super::datums::{self, Pass};
-use super::http::{Answer, Request};
-use super::model::{Model, TrainedModel};
+use super::http::Answer;
+use super::model::TrainedModel;
 use super::service::{RequestKind, TinkerService};
-use crate::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest, LossConfigValue};
-use crate::wire::{
-    AdamParams, CheckpointKind, CheckpointPath, LoraConfig, OptimStepRequest, OptimStepResponse,
-    SaveWeightsForSamplerRequest, SaveWeightsForSamplerResponse, SaveWeightsRequest, SaveWeightsResponse,
-};
+use super::wire_pass::WirePass;
+use crate::wire::LoraConfig;
+use crate::wire::protobuf::ForwardBackwardOutput;
 use fulgurite_backends::{
-    AdamParameters, AnswerFault, BackendError, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
-    WeightsReceiver, WeightsSource,
+    AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep, WeightsReceiver,
+    WeightsSource,
 };
 
 /// Seconds after which the service may delete weights that were saved for sampling, where it keeps count: a run that
@@ -58,20 +56,8 @@ impl TinkerLearner {
 
     /// Has the service keep the current weights for sampling, and says where any sampler there finds them.
     pub async fn save_weights_for_sampler(&self, version: WeightsVersion) -> Result<NewWeights, BackendError> {
-        let submitted = self.model.submit_one(|model| {
-            let body = SaveWeightsForSamplerRequest {
-                model_id: model.id.clone(),
-                path: Some(format!("v{}-{}", version.0, model.next)),
-                seq_id: Some(model.next),
-                ttl_seconds: model.session.is_current().then_some(SAMPLER_WEIGHTS_SECONDS),
-                ..SaveWeightsForSamplerRequest::default()
-            };
-            Request::post("api/v1/save_weights_for_sampler", &body)
-        });
-        let kind = RequestKind::SaveWeightsForSampler;
-        let saved: SaveWeightsForSamplerResponse = self.model.result(&submitted.await?, kind, Answer::json).await?;
-        let path =
-            saved_path(&self.service, saved.path.as_deref().unwrap_or_default(), CheckpointKind::SamplerWeights)?;
+        let name = |place| format!("v{}-{place}", version.0);
+        let path = self.model.save_weights_for_sampler(name, SAMPLER_WEIGHTS_SECONDS).await?;
         Ok(NewWeights { version, source: WeightsSource::Kept(path) })
     }
 
@@ -88,7 +74,11 @@ impl TinkerLearner {
                 let (length, bytes) = (config.fwdbwd_max_chunk_len, config.fwdbwd_max_chunk_bytes_count);
                 let requests = datums::in_requests(datums, length, bytes);
                 lengths = requests.iter().map(Vec::len).collect();
-                requests.into_iter().zip(model.next..).map(|(data, place)| request(model, place, data, pass)).collect()
+                requests
+                    .into_iter()
+                    .zip(model.next..)
+                    .map(|(data, place)| WirePass::of(data, pass).request(model, place))
+                    .collect()
             })
             .await?;
         let mut all = ForwardBackward::default();
@@ -110,39 +100,6 @@ impl TinkerLearner {
         }
         Ok(all)
     }
-}
-
-/// The path that a service reports for what it has saved, if it is one.
-pub(super) fn saved_path(service: &TinkerService, path: &str, kind: CheckpointKind) -> Result<String, BackendError> {
-    match CheckpointPath::of_saved(path, kind) {
-        Ok(path) if path.kind == kind => Ok(path.to_string()),
-        _ => {
-            let message = format!("`{path}` came where the path of {} was to come", kind.segment());
-            Err(service.broken_answer(AnswerFault::Unreadable { message }))
-        }
-    }
-}
-
-fn request(
-    model: &Model,
-    place: u64,
-    data: Vec<crate::wire::protobuf::Datum>,
-    pass: Pass,
-) -> Result<Request, BackendError> {
-    let too_many = |_| BackendError::Internal { message: "a model takes no more than 2^31 requests".to_owned() };
-    let message = ForwardBackwardRequest {
-        model_id: model.id.clone(),
-        seq_id: i32::try_from(place).map_err(too_many)?,
-        data,
-        loss_fn: pass.loss_name().to_owned(),
-        loss_fn_config: pass.loss_configuration().collect(),
-        loss_fn_config_v2: pass
-            .loss_configuration()
-            .map(|(name, value)| (name, LossConfigValue::number(value)))
-            .collect(),
-        forward_only: pass == Pass::Forward,
-    };
-    Ok(Request::post_message("api/v1/forward_backward", &message))
 }
 
 #[async_trait]
@@ -170,25 +127,7 @@ impl Learner for TinkerLearner {
 
     /// The norm is NaN where the service does not report it.
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
-        let adam_params = AdamParams {
-            learning_rate: parameters.learning_rate,
-            beta1: parameters.beta1,
-            beta2: parameters.beta2,
-            eps: parameters.epsilon,
-            weight_decay: parameters.weight_decay,
-            grad_clip_norm: parameters.gradient_clip_norm,
-        };
-        let submitted = self.model.submit_one(|model| {
-            let body = OptimStepRequest {
-                model_id: model.id.clone(),
-                seq_id: Some(model.next),
-                adam_params: Some(adam_params),
-                optimizer_params: None,
-            };
-            Request::post("api/v1/optim_step", &body)
-        });
-        let kind = RequestKind::OptimStep;
-        let stepped: OptimStepResponse = self.model.result(&submitted.await?, kind, Answer::json).await?;
+        let stepped = self.model.optimizer_step(parameters).await?;
         let metrics = stepped.metrics.unwrap_or_default();
         let is_norm = |name: &str| name == "grad_norm" || name.ends_with("/grad_norm");
         let norm = metrics.iter().find_map(|(name, &value)| is_norm(name).then_some(value));
@@ -197,19 +136,8 @@ impl Learner for TinkerLearner {
 
     /// The checkpoint stays at the service; the directory says where, and can be served by no one.
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
-        let submitted = self.model.submit_one(|model| {
-            let body = SaveWeightsRequest {
-                model_id: model.id.clone(),
-                path: Some(checkpoint_name(directory, model.next)),
-                seq_id: Some(model.next),
-                ..SaveWeightsRequest::default()
-            };
-            Request::post("api/v1/save_weights", &body)
-        });
-        let saved: SaveWeightsResponse =
-            self.model.result(&submitted.await?, RequestKind::SaveWeights, Answer::json).await?;
         let checkpoint = TinkerCheckpoint {
-            path: saved_path(&self.service, &saved.path, CheckpointKind::Weights)?,
+            path: self.model.save_weights(|place| checkpoint_name(directory, place), None).await?,
             base_model: self.options.base_model.clone(),
             lora_config: self.options.lora_config,
         };

@@ -29,6 +29,7 @@ mod sampler;
 mod sampling;
 mod service;
 mod session;
+mod wire_pass;
 
 pub use check::{
     CheckFinding, CheckNumbers, CheckVerdict, FreshLearner, LearnerCheck, Need, UnmetNeed, find_unmet_need,

@@ -6,10 +6,11 @@ use super::http::{Answer, Request};
 use super::service::{NoResult, RequestKind, TinkerService};
 use super::session::Session;
 use crate::wire::{
-    CreateModelRequest, LoadWeightsRequest, LoadWeightsResponse, LoraConfig, ModelCreated, OptimizerConfig,
-    SubmittedRequest, UnloadModelRequest,
+    AdamParams, CheckpointKind, CheckpointPath, CreateModelRequest, LoadWeightsRequest, LoadWeightsResponse,
+    LoraConfig, ModelCreated, OptimStepRequest, OptimStepResponse, OptimizerConfig, SaveWeightsForSamplerRequest,
+    SaveWeightsForSamplerResponse, SaveWeightsRequest, SaveWeightsResponse, SubmittedRequest, UnloadModelRequest,
 };
-use fulgurite_backends::BackendError;
+use fulgurite_backends::{AdamParameters, AnswerFault, BackendError};
 
 /// A model at a service.
 #[derive(Debug)]
@@ -124,6 +125,81 @@ impl TrainedModel {
             NoResult::Lost => self.service.lost("training"),
             NoResult::Failed(error) => error,
         })
+    }
+
+    /// One step of the optimizer.
+    pub(super) async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimStepResponse, BackendError> {
+        let adam_params = AdamParams {
+            learning_rate: parameters.learning_rate,
+            beta1: parameters.beta1,
+            beta2: parameters.beta2,
+            eps: parameters.epsilon,
+            weight_decay: parameters.weight_decay,
+            grad_clip_norm: parameters.gradient_clip_norm,
+        };
+        let submitted = self.submit_one(|model| {
+            let body = OptimStepRequest {
+                model_id: model.id.clone(),
+                seq_id: Some(model.next),
+                adam_params: Some(adam_params),
+                optimizer_params: None,
+            };
+            Request::post("api/v1/optim_step", &body)
+        });
+        self.result(&submitted.await?, RequestKind::OptimStep, Answer::json).await
+    }
+
+    /// Has the service keep weights and optimizer, and gives their path. `name` is made of the request's place. Where the
+    /// service keeps count it may delete them after `seconds`.
+    pub(super) async fn save_weights(
+        &self,
+        name: impl FnOnce(u64) -> String,
+        seconds: Option<u64>,
+    ) -> Result<String, BackendError> {
+        let submitted = self.submit_one(|model| {
+            let body = SaveWeightsRequest {
+                model_id: model.id.clone(),
+                path: Some(name(model.next)),
+                seq_id: Some(model.next),
+                ttl_seconds: seconds.filter(|_| model.session.is_current()),
+                ..SaveWeightsRequest::default()
+            };
+            Request::post("api/v1/save_weights", &body)
+        });
+        let saved: SaveWeightsResponse = self.result(&submitted.await?, RequestKind::SaveWeights, Answer::json).await?;
+        self.saved_path(&saved.path, CheckpointKind::Weights)
+    }
+
+    /// Has the service keep weights to sample from, as [`TrainedModel::save_weights`] does.
+    pub(super) async fn save_weights_for_sampler(
+        &self,
+        name: impl FnOnce(u64) -> String,
+        seconds: u64,
+    ) -> Result<String, BackendError> {
+        let submitted = self.submit_one(|model| {
+            let body = SaveWeightsForSamplerRequest {
+                model_id: model.id.clone(),
+                path: Some(name(model.next)),
+                seq_id: Some(model.next),
+                ttl_seconds: model.session.is_current().then_some(seconds),
+                ..SaveWeightsForSamplerRequest::default()
+            };
+            Request::post("api/v1/save_weights_for_sampler", &body)
+        });
+        let kind = RequestKind::SaveWeightsForSampler;
+        let saved: SaveWeightsForSamplerResponse = self.result(&submitted.await?, kind, Answer::json).await?;
+        self.saved_path(saved.path.as_deref().unwrap_or_default(), CheckpointKind::SamplerWeights)
+    }
+
+    /// The path that the service reports for what it has saved, if it is one.
+    fn saved_path(&self, path: &str, kind: CheckpointKind) -> Result<String, BackendError> {
+        match CheckpointPath::of_saved(path, kind) {
+            Ok(path) if path.kind == kind => Ok(path.to_string()),
+            _ => {
+                let message = format!("`{path}` came where the path of {} was to come", kind.segment());
+                Err(self.service.broken_answer(AnswerFault::Unreadable { message }))
+            }
+        }
     }
 
     async fn create(&self) -> Result<Model, BackendError> {

@@ -128,7 +128,7 @@ pub(super) async fn check_unknown_loss(bench: &Workbench, lora: LoraConfig) -> R
     let mut pass = wire_pass(&batch::supervised(&[1.0]), LossFunction::CrossEntropy)?;
     pass.loss = "fulgurite_no_such_loss".to_owned();
     let model = bench.model(lora).await?;
-    match model.forward_backward(pass).await {
+    match model.pass(pass).await {
         Ok(_) => Ok(CheckFinding::new(CHECK, CheckVerdict::Wrong, "it takes a loss that there is not")),
         Err(error) if CheckVerdict::of(&error) == CheckVerdict::Refused => {
             Ok(CheckFinding::new(CHECK, CheckVerdict::Ok, "refused, as it must be"))

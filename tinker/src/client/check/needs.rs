@@ -7,10 +7,11 @@ use fulgurite_types::Datum;
 
 use super::batch;
 use super::finding::CheckVerdict;
-use super::probe_model::{WirePass, Workbench};
+use super::probe_model::Workbench;
 use crate::client::datums::{self, Pass};
 use crate::client::learner::TinkerLearnerOptions;
 use crate::client::service::TinkerService;
+use crate::client::wire_pass::WirePass;
 use crate::wire::LoraConfig;
 
 /// Ranks that a service is asked for where it has refused another, the likeliest first.
@@ -75,7 +76,7 @@ async fn first_unmet(bench: &Workbench, lora: LoraConfig, needs: &[Need]) -> Res
             Need::Forward => model.forward(&batch::supervised(&[1.0])).await.map(drop),
             Need::Reference => bench.model(lora).await.map(drop),
             Need::Loss(_) | Need::NegativeWeights | Need::SoftTargets => match pass(need) {
-                Ok(pass) => model.forward_backward(pass).await.map(drop),
+                Ok(pass) => model.pass(pass).await.map(drop),
                 Err(error) => Err(error),
             },
         };
@@ -116,5 +117,5 @@ fn pass(need: Need) -> Result<WirePass, BackendError> {
     };
     let pass = Pass::ForwardBackward(loss);
     let data = data.iter().map(|datum| datums::wire_datum(datum, pass)).collect::<Result<_, _>>()?;
-    Ok(WirePass { data, loss: pass.loss_name().to_owned(), configuration: pass.loss_configuration().collect() })
+    Ok(WirePass::of(data, pass))
 }

@@ -1,21 +1,16 @@
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fulgurite_backends::{AnswerFault, BackendError};
+use fulgurite_backends::{AdamParameters, AnswerFault, BackendError};
 use fulgurite_types::Datum;
 
 use crate::client::datums::{self, Pass};
 use crate::client::http::{Answer, Request};
-use crate::client::learner::saved_path;
 use crate::client::model::TrainedModel;
 use crate::client::service::{RequestKind, TinkerService};
-use crate::wire::protobuf::{self, ForwardBackwardOutput, ForwardBackwardRequest, LossConfigValue};
-use crate::wire::{
-    AdamParams, CheckpointKind, CheckpointPath, LoraConfig, OptimStepRequest, OptimStepResponse,
-    SaveWeightsForSamplerRequest, SaveWeightsForSamplerResponse, SaveWeightsRequest, SaveWeightsResponse,
-    UnloadModelRequest,
-};
+use crate::client::wire_pass::WirePass;
+use crate::wire::protobuf::ForwardBackwardOutput;
+use crate::wire::{CheckpointPath, LoraConfig, UnloadModelRequest};
 
 /// How long what a check has made may take to be removed.
 const CLEANING: Duration = Duration::from_secs(5);
@@ -70,14 +65,6 @@ impl Workbench {
     }
 }
 
-/// What a pass asks for, by the names that it has on the wire.
-#[derive(Clone, Debug)]
-pub(super) struct WirePass {
-    pub(super) data: Vec<protobuf::Datum>,
-    pub(super) loss: String,
-    pub(super) configuration: BTreeMap<String, f64>,
-}
-
 /// A model at the service, for one probe.
 #[derive(Debug)]
 pub(super) struct ProbeModel<'b> {
@@ -89,14 +76,14 @@ impl ProbeModel<'_> {
     /// The logprobs of the targets.
     pub(super) async fn forward(&self, data: &[Datum]) -> Result<Vec<Vec<f32>>, BackendError> {
         let wire = data.iter().map(|datum| datums::wire_datum(datum, Pass::Forward)).collect::<Result<_, _>>()?;
-        let loss = Pass::Forward.loss_name().to_owned();
-        let output = self.send(WirePass { data: wire, loss, configuration: BTreeMap::new() }, true).await?;
+        let output = self.pass(WirePass::of(wire, Pass::Forward)).await?;
         self.logprobs(&output, data)
     }
 
-    /// A pass with a gradient.
-    pub(super) async fn forward_backward(&self, pass: WirePass) -> Result<ForwardBackwardOutput, BackendError> {
-        self.send(pass, false).await
+    /// A pass, with a gradient or without.
+    pub(super) async fn pass(&self, pass: WirePass) -> Result<ForwardBackwardOutput, BackendError> {
+        let submitted = self.model.submit_one(|model| pass.request(model, model.next)).await?;
+        self.model.result(&submitted, RequestKind::ForwardBackward, Answer::message_of).await
     }
 
     /// The logprobs that an output has of these datums.
@@ -116,83 +103,27 @@ impl ProbeModel<'_> {
         self.bench.service.broken_answer(AnswerFault::Unreadable { message })
     }
 
-    async fn send(&self, pass: WirePass, forward_only: bool) -> Result<ForwardBackwardOutput, BackendError> {
-        let submitted = self.model.submit_one(|model| {
-            let too_many =
-                |_| BackendError::Internal { message: "a model takes no more than 2^31 requests".to_owned() };
-            let message = ForwardBackwardRequest {
-                model_id: model.id.clone(),
-                seq_id: i32::try_from(model.next).map_err(too_many)?,
-                data: pass.data,
-                loss_fn: pass.loss,
-                loss_fn_config_v2: pass
-                    .configuration
-                    .iter()
-                    .map(|(name, &value)| (name.clone(), LossConfigValue::number(value)))
-                    .collect(),
-                loss_fn_config: pass.configuration,
-                forward_only,
-            };
-            Ok(Request::post_message("api/v1/forward_backward", &message))
-        });
-        self.model.result(&submitted.await?, RequestKind::ForwardBackward, Answer::message_of).await
-    }
-
     /// One step of the optimizer.
-    pub(super) async fn step(&self, parameters: AdamParams) -> Result<(), BackendError> {
-        let submitted = self.model.submit_one(|model| {
-            let body = OptimStepRequest {
-                model_id: model.id.clone(),
-                seq_id: Some(model.next),
-                adam_params: Some(parameters),
-                optimizer_params: None,
-            };
-            Request::post("api/v1/optim_step", &body)
-        });
-        let _: OptimStepResponse = self.model.result(&submitted.await?, RequestKind::OptimStep, Answer::json).await?;
-        Ok(())
+    pub(super) async fn step(&self, parameters: AdamParameters) -> Result<(), BackendError> {
+        self.model.optimizer_step(parameters).await.map(drop)
     }
 
     /// Has the service keep weights and optimizer.
     pub(super) async fn save(&self, name: &str) -> Result<String, BackendError> {
-        let submitted = self.model.submit_one(|model| {
-            let body = SaveWeightsRequest {
-                model_id: model.id.clone(),
-                path: Some(name.to_owned()),
-                seq_id: Some(model.next),
-                ttl_seconds: model.session.is_current().then_some(CHECKPOINT_SECONDS),
-                ..SaveWeightsRequest::default()
-            };
-            Request::post("api/v1/save_weights", &body)
-        });
-        let kind = RequestKind::SaveWeights;
-        let saved: SaveWeightsResponse = self.model.result(&submitted.await?, kind, Answer::json).await?;
-        self.keep(saved_path(&self.bench.service, &saved.path, CheckpointKind::Weights)?)
+        Ok(self.keep(self.model.save_weights(|_| name.to_owned(), Some(CHECKPOINT_SECONDS)).await?))
     }
 
     /// Has the service keep weights to sample from.
     pub(super) async fn save_for_sampler(&self, name: &str) -> Result<String, BackendError> {
-        let submitted = self.model.submit_one(|model| {
-            let body = SaveWeightsForSamplerRequest {
-                model_id: model.id.clone(),
-                path: Some(name.to_owned()),
-                seq_id: Some(model.next),
-                ttl_seconds: model.session.is_current().then_some(CHECKPOINT_SECONDS),
-                ..SaveWeightsForSamplerRequest::default()
-            };
-            Request::post("api/v1/save_weights_for_sampler", &body)
-        });
-        let kind = RequestKind::SaveWeightsForSampler;
-        let saved: SaveWeightsForSamplerResponse = self.model.result(&submitted.await?, kind, Answer::json).await?;
-        let path = saved.path.unwrap_or_default();
-        self.keep(saved_path(&self.bench.service, &path, CheckpointKind::SamplerWeights)?)
+        Ok(self.keep(self.model.save_weights_for_sampler(|_| name.to_owned(), CHECKPOINT_SECONDS).await?))
     }
 
-    fn keep(&self, path: String) -> Result<String, BackendError> {
+    /// Notes what is to be removed.
+    fn keep(&self, path: String) -> String {
         if let Ok(parsed) = path.parse() {
             self.bench.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).push(parsed);
         }
-        Ok(path)
+        path
     }
 
     /// Goes on from a checkpoint, in a model that takes the place of this one.

@@ -6,11 +6,12 @@ use fulgurite_types::{Chunk, Datum, LossInputs};
 use super::batch;
 use super::expectation::{is_close, mean_difference};
 use super::finding::{CheckFinding, CheckNumbers, CheckVerdict};
-use super::probe_model::{ProbeModel, WirePass, Workbench};
+use super::probe_model::{ProbeModel, Workbench};
 use super::update::wire_pass;
 use crate::client::http::{Answer, Request};
 use crate::client::sampling::Sampling;
 use crate::client::service::{NoResult, RequestKind};
+use crate::client::wire_pass::WirePass;
 use crate::wire::protobuf::{ProvenanceSpan, SampleResponse, SequenceSpan, SpanOrigin};
 use crate::wire::{
     CreateSamplingSessionRequest, CreateSamplingSessionResponse, JsonChunk, LoraConfig, ModelInput, SampleRequest,
@@ -179,7 +180,7 @@ pub(super) async fn check_provenance(bench: &Workbench, lora: LoraConfig) -> Res
     const CHECK: &str = "provenance";
     let Some(pass) = pass_with_provenance(bench).await? else { return Ok(no_sequence_ids(CHECK)) };
     let model = bench.model(lora).await?;
-    model.forward_backward(pass).await?;
+    model.pass(pass).await?;
     Ok(CheckFinding::new(CHECK, CheckVerdict::Ok, "sequences have ids, and spans of them are taken"))
 }
 
@@ -188,6 +189,6 @@ pub(super) async fn check_stable_reinforce(bench: &Workbench, lora: LoraConfig) 
     const CHECK: &str = "loss stable_reinforce";
     let Some(pass) = pass_with_provenance(bench).await? else { return Ok(no_sequence_ids(CHECK)) };
     let model = bench.model(lora).await?;
-    model.forward_backward(WirePass { loss: "stable_reinforce".to_owned(), ..pass }).await?;
+    model.pass(WirePass { loss: "stable_reinforce".to_owned(), ..pass }).await?;
     Ok(CheckFinding::new(CHECK, CheckVerdict::Ok, "taken; its formula is not public, and was not looked at"))
 }

@@ -1,8 +1,18 @@
 use fulgurite_types::{Defect, Generation, StopReason, UntrainedCause};
 
-/// Why this generation must not be trained, whatever its rollout earned; `None` if it may. The first cause that
-/// applies, in the order of [`UntrainedCause`]'s declaration.
+/// Why this generation must not be trained at temperature 1, whatever its rollout earned; `None` if it may. The first
+/// cause that applies, in the order of [`UntrainedCause`]'s declaration.
 pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
+    exclusion_at(generation, 1.0)
+}
+
+/// As [`exclusion`], at the temperature at which it was sampled.
+pub fn exclusion_at_own_temperature(generation: &Generation) -> Option<UntrainedCause> {
+    exclusion_at(generation, generation.sampling.parameters().map_or(1.0, |sampling| sampling.temperature))
+}
+
+/// As [`exclusion`], of a run that samples and trains at this temperature.
+pub fn exclusion_at(generation: &Generation, temperature: f32) -> Option<UntrainedCause> {
     if generation.defect == Some(Defect::Upstream) {
         Some(UntrainedCause::Upstream)
     } else if generation.client_disconnected {
@@ -21,7 +31,7 @@ pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
         Some(UntrainedCause::Defective)
     } else if generation.weights_versions.is_empty() {
         Some(UntrainedCause::UnknownWeights)
-    } else if !is_unmodified(generation) {
+    } else if !is_unmodified(generation, temperature) {
         Some(UntrainedCause::ModifiedDistribution)
     } else {
         None
@@ -35,8 +45,8 @@ fn has_exact_logprobs(generation: &Generation) -> bool {
 }
 
 /// Parameters that cannot be read are not known to leave the distribution alone.
-fn is_unmodified(generation: &Generation) -> bool {
-    generation.sampling.parameters().is_some_and(|sampling| sampling.is_unmodified())
+fn is_unmodified(generation: &Generation, temperature: f32) -> bool {
+    generation.sampling.parameters().is_some_and(|sampling| sampling.is_unmodified_at(temperature))
 }
 
 #[cfg(test)]
@@ -95,6 +105,22 @@ mod tests {
             g.defect = Some("non_finite_logprobs".into());
         };
         assert_eq!(cause(non_finite), Some("no_logprobs"));
+    }
+
+    #[test]
+    fn a_run_trains_what_was_sampled_at_its_own_temperature() {
+        let at = |temperature: f64, top_p: f64| {
+            let mut generation = generation("a", &[1, 2], &[3, 4]);
+            let sampling = json!({ "temperature": temperature, "top_p": top_p, "top_k": null });
+            generation.sampling = RecordedSampling(sampling);
+            generation
+        };
+        let modified = Some(UntrainedCause::ModifiedDistribution);
+        assert_eq!(exclusion_at(&at(0.7, 1.0), 0.7), None);
+        assert_eq!(exclusion_at_own_temperature(&at(0.7, 1.0)), None);
+        assert_eq!(exclusion_at(&at(1.0, 1.0), 0.7), modified);
+        assert_eq!(exclusion_at(&at(0.7, 0.9), 0.7), modified);
+        assert_eq!(exclusion_at_own_temperature(&at(0.0, 1.0)), modified);
     }
 
     #[test]

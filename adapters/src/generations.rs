@@ -4,7 +4,7 @@ use fulgurite_types::{Chunk, EpisodeStop, Generation, RecordedReward, StopReason
 
 use crate::merging::{CallTokens, merging_order};
 use crate::rewards::CountedRewards;
-use crate::{Action, AdapterError, Trajectory, Transition, exclusion};
+use crate::{Action, AdapterError, Trajectory, Transition, exclusion_at_own_temperature};
 
 /// The trajectory of one attempt, ready for [`trajectory_to_data`](crate::trajectory_to_data): `trained` are the
 /// generations to be trained, in any order; `rewards` all rewards of the attempt.
@@ -20,7 +20,7 @@ use crate::{Action, AdapterError, Trajectory, Transition, exclusion};
 /// who knows better says so.
 ///
 /// # Errors
-/// [`AdapterError::Untrainable`] for a generation that [`exclusion`] excludes.
+/// [`AdapterError::Untrainable`] for a generation that [`exclusion_at_own_temperature`] excludes.
 pub fn merge_generations(trained: &[&Generation], rewards: &[RecordedReward]) -> Result<Trajectory, AdapterError> {
     let in_order = in_time(trained);
     let mut rewards = CountedRewards::new(rewards);
@@ -60,7 +60,7 @@ fn order_of(in_time: &[&Generation]) -> Vec<usize> {
 
 fn transition(generation: &Generation, reward: f64, episode_done: bool) -> Result<Transition, AdapterError> {
     let generation_id = || generation.generation_id.clone();
-    if let Some(cause) = exclusion(generation) {
+    if let Some(cause) = exclusion_at_own_temperature(generation) {
         return Err(AdapterError::Untrainable { generation_id: generation_id(), cause });
     }
     Ok(Transition {

@@ -24,7 +24,7 @@ mod trajectory_data;
 mod vectors;
 
 pub use error::AdapterError;
-pub use exclusion::exclusion;
+pub use exclusion::{exclusion, exclusion_at, exclusion_at_own_temperature};
 pub use generations::{merge_generations, turns_in_time};
 pub use side_requests::side_requests;
 pub use supervised::{Reduction, sampled_sequences, supervised_datum};

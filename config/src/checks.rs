@@ -9,7 +9,7 @@ use fulgurite_trainer::{ObjectiveOptions, PublishRule, RolloutOptions, TrainerOp
 use serde_json::Value;
 
 use crate::declarations::{Config, LoadedConfig, RunConfig, Shape};
-use crate::models::{Backend, LearnerKind};
+use crate::models::{Backend, LearnerKind, ModelEntry};
 use crate::runner::RunnerConfig;
 
 /// Looks at the numbers and names of the config.
@@ -21,6 +21,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     config.torch.check().map_err(anyhow::Error::msg)?;
     check_shared_gpu(config)?;
     check_prime_rl(config)?;
+    check_temperature(config)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }
@@ -54,6 +55,20 @@ fn check_shared_gpu(config: &Config) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a temperature that the learner's wire cannot say.
+fn check_temperature(config: &Config) -> Result<()> {
+    let temperature = config.trainer.rollouts().map_or(1.0, RolloutOptions::temperature);
+    let at_service = |model: &&ModelEntry| model.trained && model.backend == Backend::Tinker;
+    match config.models.iter().find(at_service) {
+        Some(model) if temperature != 1.0 => bail!(
+            "[trainer] sampling_parameters.temperature is {temperature}, but model `{}` is trained over the Tinker API, whose \
+             losses are at temperature 1: leave it out",
+            model.name
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses what prime-rl's trainer cannot do: it takes one file for an update, has its own loss, and reports no logprobs.

@@ -199,6 +199,13 @@ impl Grpo {
         let rollouts = self.rollouts();
         let is_at_start = matches!(self.reference, Reference::Start);
         let learner = Arc::new(DigestingLearner::new(self.learner.clone()));
+        let temperature = rollouts.temperature();
+        if temperature != 1.0 {
+            learner.set_sampling_temperature(temperature).await?;
+            if let Reference::Model(reference) = &self.reference {
+                reference.set_sampling_temperature(temperature).await?;
+            }
+        }
         let evaluator = self.evaluator(&weights).await?;
         let resource = PolicyResource {
             endpoint: self.endpoint.clone(),
@@ -264,6 +271,7 @@ impl Grpo {
             credit: Credit { advantages: rollouts.advantages, zero_reward_on_limit: rollouts.zero_reward_on_limit },
             loss: rollouts.loss_function()?,
             aggregation: rollouts.loss_aggregation,
+            temperature: rollouts.temperature(),
             substeps: rollouts.substeps,
             importance_mask: rollouts.importance_mask.map(|[low, high]| RatioBounds { low, high }),
             teachers: self.teachers.clone(),
@@ -307,6 +315,7 @@ impl Grpo {
     /// What has to have sampled what is trained.
     fn policy(&self) -> Policy {
         let (tokenizer, model) = (self.tokenizer.clone(), self.endpoint.model.clone());
-        Policy { tokenizer, model, distances: VersionDistances::default(), max_staleness: 0 }
+        let temperature = self.rollouts().temperature();
+        Policy { tokenizer, model, temperature, distances: VersionDistances::default(), max_staleness: 0 }
     }
 }

@@ -6,7 +6,7 @@ use fulgurite_types::{AttemptStatus, NewRollout, RolloutConfig, RolloutRecord, R
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::options::{FailureOptions, RewardRules};
+use crate::options::{FailureOptions, RewardRules, temperature_of};
 use crate::publishing::{PolicyEndpoint, PolicyResource, resources_id};
 use crate::rollouts::{Phase, Policy};
 use crate::run::leftovers;
@@ -129,6 +129,7 @@ impl TaskEvaluation {
             policy: Policy {
                 tokenizer: self.tokenizer.clone(),
                 model: self.endpoint.model.clone(),
+                temperature: temperature_of(&self.sampling_parameters),
                 // Nothing of it is trained.
                 distances: VersionDistances::default(),
                 max_staleness: 0,

@@ -73,7 +73,9 @@ pub use rollouts::attempted_rollout::AttemptedRollout;
 pub use rollouts::episode_stop::EpisodeStop;
 pub use rollouts::resources::ResourcesUpdate;
 pub use rollouts::reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
-pub use rollouts::rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutStatus, RolloutUpdate};
+pub use rollouts::rollout::{
+    NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutSampling, RolloutStatus, RolloutUpdate,
+};
 pub use rollouts::rollout_record::{PackedRolloutRecord, RolloutRecord};
 pub use rollouts::session::{SESSION_HEADERS, SessionIds, session_rollout_id, session_rollout_ids};
 pub use rollouts::worker::{Worker, WorkerStatus};

@@ -125,6 +125,14 @@ impl Learner for PrimeRlLearner {
         Ok(ForwardBackward { loss_sum: f64::NAN, logprobs: Vec::new(), entropies: None })
     }
 
+    /// The trainer is told the temperature that it was opened with, token by token.
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        match temperature == self.temperature {
+            true => Ok(()),
+            false => Err(refused(&format!("is told that tokens were sampled at temperature {}", self.temperature))),
+        }
+    }
+
     /// Its parameters are not the trainer's. The norm is NaN: the trainer does not report it.
     async fn optimizer_step(&self, _: AdamParameters) -> Result<OptimizerStep, BackendError> {
         let (step, batches) = self.with_state(|state| (state.step + 1, std::mem::take(&mut state.batches)));

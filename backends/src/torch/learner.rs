@@ -13,7 +13,7 @@ use super::frames::PROTOCOL;
 use super::options::{TorchModel, TorchOptions};
 use crate::{
     AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, GpuLearner, Learner, LossFunction,
-    OptimizerStep, PreferenceLoss, find_listed_damage,
+    OptimizerStep, PreferenceLoss, check_temperature, find_listed_damage,
 };
 
 /// Trains a model in PyTorch, in a process of its own. Calls are made one at a time on blocking threads.
@@ -172,6 +172,11 @@ impl Learner for TorchLearner {
             learnt(child, &header, &body, &data)
         })
         .await
+    }
+
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        check_temperature(temperature)?;
+        self.ask(json!({ "call": "set_sampling_temperature", "temperature": temperature })).await.map(drop)
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {

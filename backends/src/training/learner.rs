@@ -58,6 +58,17 @@ pub struct OptimizerStep {
 /// Of a host that has no weights but those that it trains.
 const NO_REFERENCE: &str = "this model host cannot tell logprobs of the weights that training began with";
 
+/// Refuses a temperature at which nothing is sampled.
+///
+/// # Errors
+/// [`BackendError::InvalidRequest`] names it.
+pub fn check_temperature(temperature: f32) -> Result<(), BackendError> {
+    if temperature.is_finite() && temperature > 0.0 {
+        return Ok(());
+    }
+    Err(BackendError::InvalidRequest { message: format!("the temperature is {temperature}, but must be above 0") })
+}
+
 /// A model host that learns. Calls are made one after another; gradients add up until the optimizer steps.
 #[async_trait]
 pub trait Learner: Send + Sync + 'static {
@@ -93,6 +104,22 @@ pub trait Learner: Send + Sync + 'static {
         let (loss_sum, linear) = comparisons.as_cross_entropy(&data, &logprobs);
         self.forward_backward(linear.into(), LossFunction::CrossEntropy).await?;
         Ok(ForwardBackward { loss_sum, logprobs, entropies: None })
+    }
+
+    /// Takes tokens of datums that carry a sampler's logprobs for sampled at this temperature from now on: their logprobs,
+    /// losses and entropies are those of logits that it divides. All other datums stay at temperature 1.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] from a host that trains at temperature 1 alone.
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        if temperature == 1.0 {
+            return Ok(());
+        }
+        let message = format!(
+            "[trainer] sampling_parameters.temperature is {temperature}, but this model host trains at temperature 1 alone: \
+             leave it out"
+        );
+        Err(BackendError::Configuration { message })
     }
 
     /// Applies the accumulated gradient and clears it. Fails if the gradient is not finite: weights and optimizer state stay as

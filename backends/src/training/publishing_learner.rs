@@ -110,6 +110,10 @@ impl Learner for PublishingLearner {
         self.learner.forward_backward_comparisons(data, comparisons).await
     }
 
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        self.learner.set_sampling_temperature(temperature).await
+    }
+
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         self.learner.optimizer_step(parameters).await
     }

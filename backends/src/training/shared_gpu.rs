@@ -190,6 +190,10 @@ impl Learner for SharingLearner {
         self.0.pass(self.0.learner.forward_backward_comparisons(data, comparisons)).await
     }
 
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        self.0.learner.set_sampling_temperature(temperature).await
+    }
+
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         self.0.pass(self.0.learner.optimizer_step(parameters)).await
     }

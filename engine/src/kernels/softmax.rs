@@ -9,7 +9,7 @@ pub(crate) struct LogSoftmax {
 }
 
 impl LogSoftmax {
-    /// At temperature 1, which is what the learner trains at.
+    /// At temperature 1.
     pub(crate) fn new(logits: &[f32]) -> Self {
         Self::at_temperature(logits, 1.0)
     }
@@ -53,14 +53,15 @@ impl LogSoftmax {
 }
 
 /// Turns logits into the sum over targets of `slope * (one_hot(target) - probabilities)`: the loss's gradient for them, if each
-/// `slope` is its derivative by that target's logprob and `total` their sum. Gives the distribution's entropy, in nats.
+/// `slope` is its derivative by that target's logprob over the temperature, and `total` their sum. Gives the distribution's
+/// entropy, in nats.
 pub(crate) fn softmax_gradient(
     logits: &mut [f32],
     softmax: &LogSoftmax,
     total: f32,
     targets: impl Iterator<Item = (usize, f32)>,
 ) -> f32 {
-    let LogSoftmax { highest, log_sum, .. } = *softmax;
+    let LogSoftmax { highest, temperature, log_sum } = *softmax;
     let mut entropy = 0.0;
     vectorised(
         #[inline(always)]
@@ -69,14 +70,14 @@ pub(crate) fn softmax_gradient(
             let mut lanes = [0.0; LANES];
             for block in 0..blocks.len() {
                 for lane in 0..LANES {
-                    let logprob = blocks[block][lane] - highest - log_sum;
+                    let logprob = (blocks[block][lane] - highest) / temperature - log_sum;
                     let probability = exp(logprob);
                     lanes[lane] -= surprise(probability, logprob);
                     blocks[block][lane] = -total * probability;
                 }
             }
             for lane in 0..rest.len() {
-                let logprob = rest[lane] - highest - log_sum;
+                let logprob = (rest[lane] - highest) / temperature - log_sum;
                 let probability = exp(logprob);
                 lanes[lane] -= surprise(probability, logprob);
                 rest[lane] = -total * probability;

@@ -17,6 +17,8 @@ pub(crate) struct Prediction {
     pub(crate) slot: usize,
     pub(crate) target: u32,
     pub(crate) loss: TokenLoss,
+    /// What the logits are divided by; of all predictions of a sequence the same.
+    pub(crate) temperature: f32,
     /// Filled in by the head.
     pub(crate) logprob: f32,
     /// Of the distribution that the row predicts, in nats, at the first of a sequence's predictions from it; filled in by a
@@ -25,9 +27,14 @@ pub(crate) struct Prediction {
 }
 
 impl Prediction {
-    /// One of which nothing is known yet.
+    /// One at temperature 1 of which nothing is known yet.
     pub(crate) fn new(row: usize, slot: usize, target: u32, loss: TokenLoss) -> Self {
-        Self { row, sequence: 0, slot, target, loss, logprob: 0.0, entropy: 0.0 }
+        Self { row, sequence: 0, slot, target, loss, temperature: 1.0, logprob: 0.0, entropy: 0.0 }
+    }
+
+    /// The same at another temperature.
+    pub(crate) fn at_temperature(self, temperature: f32) -> Self {
+        Self { temperature, ..self }
     }
 
     /// The same, by another sequence than the first.
@@ -51,7 +58,7 @@ pub(crate) fn score(policy: &Policy, normed: &[f32], predictions: &mut [Predicti
     for mut chunk in row_chunks(predictions, chunk_rows(config)) {
         compute_logits(policy, normed, rows_of(&chunk), scratch);
         for (of_row, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(config.vocab_size)) {
-            let softmax = LogSoftmax::new(logits);
+            let softmax = LogSoftmax::at_temperature(logits, temperature_of(of_row));
             for prediction in of_row.iter_mut() {
                 prediction.logprob = softmax.logprob(logits[prediction.target as usize]);
             }
@@ -120,17 +127,23 @@ pub(crate) fn score_backward(
 
 /// The logprobs of a row's predictions; turns its logits into the gradient of their losses.
 fn differentiate_row(of_row: &mut [Prediction], logits: &mut [f32]) {
-    let softmax = LogSoftmax::new(logits);
+    let temperature = temperature_of(of_row);
+    let softmax = LogSoftmax::at_temperature(logits, temperature);
     for prediction in of_row.iter_mut() {
         prediction.logprob = softmax.logprob(logits[prediction.target as usize]);
     }
-    let slope = |prediction: &Prediction| prediction.loss.slope(prediction.logprob);
+    let slope = |prediction: &Prediction| prediction.loss.slope(prediction.logprob) / temperature;
     let total = of_row.iter().map(slope).reduce(|sum, slope| sum + slope).unwrap_or_default();
     let slopes = of_row.iter().map(|prediction| (prediction.target as usize, slope(prediction)));
     let entropy = softmax_gradient(logits, &softmax, total, slopes);
     if let Some(first) = of_row.first_mut() {
         first.entropy = entropy;
     }
+}
+
+/// The temperature of a row's predictions, which are of one sequence.
+fn temperature_of(of_row: &[Prediction]) -> f32 {
+    of_row.first().map_or(1.0, |first| first.temperature)
 }
 
 /// Cuts predictions, row by row, into chunks of at most so many rows.
@@ -174,9 +187,38 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::passes::loss::Sampled;
 
     fn floats(value: &Value) -> Vec<f32> {
         value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+    }
+
+    #[test]
+    fn the_gradient_at_a_temperature_is_the_values_derivative() {
+        let logits = [0.5_f32, -1.25, 2.0, 0.75, -0.5];
+        let learn = |logits: &[f32]| {
+            let sampled = Sampled { logprob: -1.0, advantage: 1.5 };
+            let prediction = Prediction::new(0, 0, 3, TokenLoss::ImportanceSampling { sampled }).at_temperature(0.7);
+            let (mut of_row, mut gradient) = ([prediction], logits.to_vec());
+            differentiate_row(&mut of_row, &mut gradient);
+            (of_row[0], gradient)
+        };
+        let (made, gradient) = learn(&logits);
+        let exact: Vec<f64> = logits.iter().map(|logit| (f64::from(*logit) / f64::from(0.7_f32)).exp()).collect();
+        let probabilities: Vec<f64> = exact.iter().map(|one| one / exact.iter().sum::<f64>()).collect();
+        assert!((f64::from(made.logprob) - probabilities[3].ln()).abs() < 1e-6);
+        let entropy: f64 = probabilities.iter().map(|one| -one * one.ln()).sum();
+        assert!((f64::from(made.entropy) - entropy).abs() < 1e-6);
+        for (place, slope) in gradient.into_iter().enumerate() {
+            let moved = |step: f32| {
+                let mut logits = logits;
+                logits[place] += step;
+                let made = learn(&logits).0;
+                made.loss.value(made.logprob)
+            };
+            let numeric = (moved(1.0 / 128.0) - moved(-1.0 / 128.0)) * 64.0;
+            assert!((f64::from(slope) - numeric).abs() < 1e-3, "{place}: {slope} {numeric}");
+        }
     }
 
     #[test]

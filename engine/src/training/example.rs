@@ -15,6 +15,8 @@ pub(crate) struct Example<'a> {
     pub(crate) tokens: Vec<u32>,
     /// Of every target, as many for each position as the datum has.
     pub(crate) losses: Vec<TokenLoss>,
+    /// What the logits are divided by.
+    pub(crate) temperature: f32,
 }
 
 impl<'a> Example<'a> {
@@ -23,7 +25,12 @@ impl<'a> Example<'a> {
             Chunk::Tokens(tokens) => tokens.as_slice(),
             Chunk::Image { .. } => &[], // refused before an example is made
         });
-        Self { index, datum, tokens: chunks.copied().collect(), losses }
+        Self { index, datum, tokens: chunks.copied().collect(), losses, temperature: 1.0 }
+    }
+
+    /// The same at another temperature.
+    pub(crate) fn at_temperature(self, temperature: f32) -> Self {
+        Self { temperature, ..self }
     }
 
     pub(crate) fn positions(&self) -> usize {

@@ -3,9 +3,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, OptimizerStep,
+    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, OptimizerStep, check_temperature,
 };
-use fulgurite_types::{Chunk, Datum, WeightsVersion};
+use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 use rayon::ThreadPool;
 
 use crate::adapters::adapter::Adapter;
@@ -49,6 +49,8 @@ pub(crate) struct LearnerState {
     /// What was kept to be held against.
     reference: Option<Policy>,
     pub(crate) adam: AdamState,
+    /// At which sampled tokens were sampled.
+    sampling_temperature: f32,
     shards: Vec<Shard>,
     threads: usize,
     /// The threads, once there was work for them.
@@ -68,7 +70,16 @@ impl EmbeddedLearner {
         let budget = activation_budget(config, policy.trained_count());
         let shards = (0..shard_count(config)).map(|_| Shard::new(budget)).collect();
         let adam = AdamState::default();
-        let state = LearnerState { policy, reference: None, adam, shards, threads, pool: None, source };
+        let state = LearnerState {
+            policy,
+            reference: None,
+            adam,
+            sampling_temperature: 1.0,
+            shards,
+            threads,
+            pool: None,
+            source,
+        };
         Self { state: Arc::new(Mutex::new(state)), published }
     }
 
@@ -207,6 +218,15 @@ impl Learner for EmbeddedLearner {
     ) -> Result<ForwardBackward, BackendError> {
         comparisons.check(&data)?;
         self.run(move |state| state.forward_backward_comparisons(&data, &comparisons)).await
+    }
+
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        check_temperature(temperature)?;
+        self.run(move |state| {
+            state.sampling_temperature = temperature;
+            Ok(())
+        })
+        .await
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
@@ -371,7 +391,11 @@ impl LearnerState {
             let refuse = |message| EngineError::Datum { index, message };
             datum.validate().map_err(|source| EngineError::DatumLists { index, source })?;
             self.check(datum).map_err(refuse)?;
-            Ok(Example::new(index, datum, losses(index, datum).map_err(refuse)?))
+            let example = Example::new(index, datum, losses(index, datum).map_err(refuse)?);
+            Ok(match &datum.loss_inputs {
+                LossInputs::Policy { .. } => example.at_temperature(self.sampling_temperature),
+                LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. } => example,
+            })
         };
         data.iter().enumerate().map(example).collect()
     }

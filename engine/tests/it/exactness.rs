@@ -24,6 +24,7 @@ proptest! {
         sampler_threads in 1..4_usize,
         architecture in proptest::sample::select(&Architecture::ALL),
         lora_rank in proptest::option::of(1..5_usize),
+        temperature in proptest::sample::select(&[1.0_f32, 0.7, 1.3]),
     ) {
         let (_home, directory) = create(&ModelConfig { architecture, ..tiny_config() }, seed);
         let engine = open(&directory, sampler_threads);
@@ -41,12 +42,15 @@ proptest! {
                 learner.optimizer_step(quick).await.unwrap();
             }
             learner.publish_weights(WeightsVersion(1)).await.unwrap();
+            learner.set_sampling_temperature(temperature).await.unwrap();
 
             let prompts: Vec<Vec<u32>> =
                 lengths.iter().enumerate().map(|(at, &(prompt, _))| sequence(at as u64 + 7 * seed, prompt, 41)).collect();
             let running: Vec<_> = lengths.iter().zip(&prompts).enumerate().map(|(at, (&(_, limit), prompt))| {
                 let (sampler, prompt) = (sampler.clone(), prompt.clone());
-                tokio::spawn(async move { answer(&sampler, request(prompt, limit, at as u64)).await.0 })
+                let mut request = request(prompt, limit, at as u64);
+                request.sampling.temperature = temperature;
+                tokio::spawn(async move { answer(&sampler, request).await.0 })
             }).collect();
             let mut answers = Vec::new();
             for running in running {

@@ -1,6 +1,8 @@
 use fulgurite_backends::derive_seed;
 use fulgurite_store::Store;
-use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus};
+use fulgurite_types::{
+    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutSampling, RolloutStatus,
+};
 use serde_json::json;
 
 use crate::attempt::budget::{Allowance, Budget};
@@ -17,6 +19,8 @@ pub(crate) struct Attribution {
     pub(crate) rollout_seed: u64,
     /// None of a call that its grader makes: the budget is the agent's.
     pub(crate) allowance: Option<Allowance>,
+    /// What its agent's calls of a model are sampled with that leave it out.
+    pub(crate) sampling: Option<RolloutSampling>,
     /// Nothing has been recorded of the attempt.
     pub(crate) is_unheard: bool,
 }
@@ -55,7 +59,7 @@ pub(crate) async fn attribute(
     match maker {
         CallMaker::Agent => {}
         // A policy that has spent its budget is graded all the same.
-        CallMaker::Grader => attribution.allowance = None,
+        CallMaker::Grader => (attribution.allowance, attribution.sampling) = (None, None),
     }
     Ok(Some(attribution))
 }
@@ -137,10 +141,11 @@ fn running(seed: u64, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Re
     if status.is_ended() {
         return Err(ProxyError::AttemptEnded { attempt_id, status: status.as_str().to_owned() });
     }
+    let sampling = rollout.sampling();
     let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
     let rollout_seed = given.unwrap_or_else(|| derive_seed(seed, &[&rollout_id]));
     // Everything that is recorded of an attempt also counts as its heartbeat.
     let is_unheard = last_heartbeat_time.is_none();
     let allowance = Some(Allowance { budget, start_time });
-    Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance, is_unheard })
+    Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance, sampling, is_unheard })
 }

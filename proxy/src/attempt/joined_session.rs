@@ -148,7 +148,7 @@ impl SessionSearch<'_> {
         let rollout_seed = derive_seed(self.seed, &[rollout_id]);
         let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
         // It lasts as long as its client.
-        Attribution { rollout_id, attempt_id, rollout_seed, allowance: None, is_unheard: false }
+        Attribution { rollout_id, attempt_id, rollout_seed, allowance: None, sampling: None, is_unheard: false }
     }
 }
 

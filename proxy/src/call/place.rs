@@ -65,6 +65,9 @@ pub(crate) async fn place<'p>(
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         caller.facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
     }
+    if let Some(sampling) = attribution.as_ref().and_then(|attribution| attribution.sampling.as_ref()) {
+        request.options.set_default(&request.model, sampling);
+    }
     let is_attributed = caller.target.named_rollout().is_some();
     let token_ids = request.return_token_ids || (is_attributed && options.token_ids_on_attributed_path);
     let memory = match &attribution {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use fulgurite_renderers::{Renderer, SpecialTokens};
-use fulgurite_types::{Conversation, Message, SamplingParameters};
+use fulgurite_types::{Conversation, Message, RolloutSampling, SamplingParameters};
 use serde_json::{Map, Value};
 
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter};
@@ -88,6 +88,8 @@ impl Prompt {
 #[derive(Debug, PartialEq)]
 pub(crate) struct AnswerOptions {
     pub(crate) sampling: SamplingParameters,
+    /// Whether the request has a temperature of its own.
+    pub(crate) sets_temperature: bool,
     pub(crate) form: StructuredOutput,
     /// `None`: as many as the context has room for.
     pub(crate) max_tokens: Option<usize>,
@@ -96,6 +98,15 @@ pub(crate) struct AnswerOptions {
     pub(crate) top_logprobs: usize,
     /// How many answers, at least one.
     pub(crate) choices: usize,
+}
+
+impl AnswerOptions {
+    /// Takes what the rollout has for calls of this model, where the request leaves it out.
+    pub(crate) fn set_default(&mut self, model: &str, of_rollout: &RolloutSampling) {
+        if !self.sets_temperature && of_rollout.model == model {
+            self.sampling.temperature = of_rollout.temperature;
+        }
+    }
 }
 
 /// Knows how the answers to one request are written.

@@ -26,6 +26,7 @@ NAMES = (
     "forward_reference",
     "forward_backward",
     "forward_backward_comparisons",
+    "set_sampling_temperature",
     "optimizer_step",
     "save_checkpoint",
     "load_checkpoint",
@@ -85,6 +86,9 @@ class Calls:
         tensors = safetensors.torch.load(bytes(body)) if body else {}
         if name in ("save_checkpoint", "load_checkpoint", "save_weights"):
             getattr(self._learner, name)(Path(header["directory"]))
+            return {}, b""
+        if name == "set_sampling_temperature":
+            self._learner.set_sampling_temperature(header["temperature"])
             return {}, b""
         if name == "release_gpu":
             self._learner.release_gpu()

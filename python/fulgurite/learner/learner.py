@@ -73,6 +73,7 @@ class Learner:
         self._ranks = policy.ranks
         self._parameters = list(policy.trained.values())
         self._shared_tokens = 0
+        self._sampling_temperature = 1.0
         # One kernel has tensors that are spread over processes, or such that are not.
         groups = [[it for it in self._parameters if isinstance(it, DTensor) == spread] for spread in (False, True)]
         of_kinds = [{"params": group} for group in groups if group]
@@ -107,6 +108,18 @@ class Learner:
         """Leave the GPU to others until the next pass."""
         self._move(torch.device("cpu"))
 
+    def set_sampling_temperature(self, temperature: float) -> None:
+        """Take tokens with a sampler's logprobs for sampled at this temperature from now on."""
+        if not (math.isfinite(temperature) and temperature > 0):
+            message = f"the temperature is {temperature}, but must be above 0"
+            raise LearnerError(Fault.INVALID_REQUEST, message)
+        self._sampling_temperature = temperature
+
+    def _temperature(self, data: Datums) -> float:
+        """Return what the logits of a call's datums are divided by."""
+        sampled = bool(data.inputs) and all(inputs == Inputs.POLICY for inputs in data.inputs)
+        return self._sampling_temperature if sampled else 1.0
+
     def forward(self, data: Datums) -> dict[str, Tensor]:
         """Return the logprob of each target."""
         return {"logprobs": self._score(data, trained_only=False)}
@@ -130,7 +143,7 @@ class Learner:
                 if batch is None:
                     self.policy.go_along(backward=False)
                     continue
-                one = Pass(self.policy, data, batch, trained_only=trained_only)
+                one = Pass(self.policy, data, batch, self._temperature(data), trained_only=trained_only)
                 logprobs.append(self._within_memory(one, lambda one: one.score(one.hidden())))
                 places.append(one.slots.place)
         return _spread(len(data.targets), places, logprobs)
@@ -201,7 +214,7 @@ class Learner:
                     if batch is None:
                         self.policy.go_along(backward=True)
                         continue
-                    one = Pass(self.policy, data, batch, trained_only=True)
+                    one = Pass(self.policy, data, batch, self._temperature(data), trained_only=True)
                     pending.add(one, *self._within_memory(one, learn))
             return pending.tensors(len(data.targets))
         except BaseException:

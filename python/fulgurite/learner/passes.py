@@ -37,9 +37,11 @@ Slopes = Callable[[slice, Tensor], tuple[Tensor, Tensor]]
 class Pass:
     """Some datums in one pass of the decoder."""
 
-    def __init__(self, policy: Policy, data: Datums, batch: Batch, *, trained_only: bool) -> None:
-        """Gather what the pass computes; only targets that take part in the loss, or all."""
-        self.policy, self.indices = policy, batch.indices
+    def __init__(
+        self, policy: Policy, data: Datums, batch: Batch, temperature: float = 1.0, *, trained_only: bool
+    ) -> None:
+        """Gather what the pass computes; only targets that take part in the loss, or all, at a temperature."""
+        self.policy, self.indices, self._temperature = policy, batch.indices, temperature
         device = policy.device
         sequences = sequences_of(data, batch.indices)
         if batch.shares:
@@ -105,6 +107,8 @@ class Pass:
 
     def _logprobs(self, hidden: Tensor, rows: slice, slots: slice) -> tuple[Tensor, Tensor, Tensor]:
         logits = self.policy.logits(hidden[rows])
+        if self._temperature != 1.0:
+            logits = logits / self._temperature
         normaliser = torch.logsumexp(logits, -1)
         row = self._row[slots] - rows.start
         return logits[row, self.slots.target[slots]] - normaliser[row], logits, normaliser

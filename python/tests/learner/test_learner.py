@@ -30,12 +30,13 @@ ADAM = {
 LENGTHS = [5, 9, 20, 3, 1, 7]
 
 
-def row_by_row(learner: Any, data: Any) -> tuple[Any, Any]:
+def row_by_row(learner: Any, data: Any, temperature: float = 1.0) -> tuple[Any, Any]:
     """Return logprobs of all slots, and entropies of all positions, by the whole model alone."""
     logprobs, entropies = [], []
     for index, width in enumerate(data.widths):
         tokens = data.tokens[data.token_starts[index] : data.token_starts[index + 1]]
-        found = learner.policy.model(input_ids=tokens[None], use_cache=False).logits[0].float().log_softmax(-1)
+        logits = learner.policy.model(input_ids=tokens[None], use_cache=False).logits[0].float()
+        found = (logits / temperature).log_softmax(-1)
         logprobs.append(found.gather(1, data.targets[data.slots(index)].reshape(-1, width)).reshape(-1))
         entropies.append(-(found.exp() * found).sum(-1))
     return torch.cat(logprobs), torch.cat(entropies)
@@ -108,6 +109,24 @@ def test_a_losss_gradient_is_that_of_rows_alone(
     assert abs(float(found["loss_sum"]) - float(expected)) < 1e-4 * abs(float(expected))
     torch.testing.assert_close(found["logprobs"], logprobs.detach() * trained, atol=1e-5, rtol=0)
     torch.testing.assert_close(found["entropies"], entropies.detach() * trained, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["importance_sampling", "gspo"])
+def test_sampled_tokens_are_trained_at_the_samplers_temperature(learner: Made, data: Made, name: str) -> None:
+    made, rows = learner(), data(LENGTHS, policy=True)
+    made.set_sampling_temperature(0.7)
+    logprobs, entropies = row_by_row(made, rows, 0.7)
+    rows.sampler_logprobs = logprobs.detach()
+    torch.testing.assert_close(made.forward(rows)["logprobs"], logprobs.detach(), atol=2e-5, rtol=0)
+    found = made.forward_backward(rows, TokenLoss(name, 0.8, 1.2))
+    trained = rows.weights != 0
+    near(gradients(made), differentiated(made, -(logprobs * rows.advantages)[trained].sum()))
+    torch.testing.assert_close(found["entropies"], entropies.detach() * trained, atol=1e-5, rtol=0)
+    texts = data(LENGTHS)
+    torch.testing.assert_close(made.forward(texts)["logprobs"], row_by_row(made, texts)[0].detach(), atol=2e-5, rtol=0)
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(LearnerError, match="must be above 0"):
+            made.set_sampling_temperature(wrong)
 
 
 def test_soft_targets_share_the_logits_of_their_position(learner: Made, data: Made) -> None:

@@ -1,6 +1,6 @@
 //! Generations in a table.
 
-use fulgurite_adapters::exclusion;
+use fulgurite_adapters::exclusion_at_own_temperature;
 use fulgurite_types::{Generation, UntrainedCause, WeightsFrom};
 
 use super::table_record::TableRecord;
@@ -44,7 +44,7 @@ impl TableRecord for Generation {
 
 /// Why it is not trained whatever it earns: the cause, or of one that is marked the mark itself, which says more.
 fn untrained(generation: &Generation) -> String {
-    match (exclusion(generation), &generation.defect) {
+    match (exclusion_at_own_temperature(generation), &generation.defect) {
         (None, _) => String::new(),
         (Some(UntrainedCause::Auxiliary | UntrainedCause::Defective), Some(defect)) => defect.to_string(),
         (Some(cause), _) => cause.as_str().to_owned(),

@@ -406,9 +406,9 @@ fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
     error: [directory]/config.toml
       caused by: [trainer] sampling_parameters.temprature is no sampling parameter; did you mean `temperature`?
     "#);
-    insta::assert_snapshot!(trainer("sampling_parameters = { temperature = 0.7 }"), @r#"
+    insta::assert_snapshot!(trainer("sampling_parameters = { temperature = 0 }"), @r#"
     error: [directory]/config.toml
-      caused by: [trainer] sampling_parameters.temperature is 0.7, but must be 1.0 or left out: tokens that were sampled from another distribution than the model's are not trained
+      caused by: [trainer] sampling_parameters.temperature is 0, but must be above 0 and at most 2: the learner divides the logits by it, and at 0 a token is certain
     "#);
     insta::assert_snapshot!(trainer("advantages = { baseline = \"mean\" }"), @r#"
     error: [directory]/config.toml

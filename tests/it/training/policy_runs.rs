@@ -44,6 +44,48 @@ fn learns_to_comply(config: &str) {
 }
 
 #[test]
+fn sampler_and_learner_agree_to_the_bit_at_another_temperature() {
+    let project = Project::new(UNEVEN, &format!("{SMALL}sampling_parameters = {{ temperature = 0.7 }}\n"));
+    project
+        .change_config("max_steps = 5\nlearning", "max_steps = 3\nkl = { coefficient = 0.1, in = \"loss\" }\nlearning");
+    let lines = project.train("run", &[]);
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["max_logprob_difference"], json!(0.0), "{summary}");
+    assert!(summary["trained_tokens"].as_u64().unwrap() > 0, "{summary}");
+    let account = project.account("run", summary);
+    assert_eq!(account.get("modified_distribution").copied().unwrap_or_default(), 0, "{account:?}");
+    for generation in project.query("generations", "run") {
+        let temperature = generation["sampling"]["temperature"].as_f64().unwrap();
+        assert!((temperature - 0.7).abs() < 1e-6, "what the agent leaves out is the run's: {generation}");
+    }
+
+    let own = "[runner]\ncommand = [\"python3\", \"agent.py\"]\n".to_owned() + UNEVEN_GRADE;
+    project.change_config(&format!("[runner]\nparallel = 4\ntimeout_seconds = 60\n{UNEVEN}"), &format!("{own}\n"));
+    std::fs::write(project.path("agent.py"), CALL.replace("'max_tokens'", "'temperature': 1.0, 'max_tokens'")).unwrap();
+    let mut command = project.command("own");
+    let ended = Ran::from(command.args(["--max-steps", "1"]).output().unwrap());
+    let summary = ended.json_lines().pop().unwrap();
+    assert!(summary["untrained_tokens"]["modified_distribution"].as_u64().unwrap() > 0, "{summary}");
+    assert_eq!(summary["trained_tokens"], 0, "a call of another temperature is not the run's: {summary}");
+}
+
+#[test]
+fn a_temperature_that_a_learner_cannot_take_is_refused_before_a_run() {
+    for (temperature, words) in [
+        ("0", "sampling_parameters.temperature is 0, but must be above 0 and at most 2"),
+        ("0.7", "sampling_parameters.temperature is 0.7, but model `hello` is trained over the Tinker API"),
+    ] {
+        let project =
+            Project::new(UNEVEN, &format!("{SMALL}sampling_parameters = {{ temperature = {temperature} }}\n"));
+        let service = "backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"http://127.0.0.1:9\"]";
+        project.change_config("backend = \"embedded\"", service);
+        let refused = Ran::from(project.command("run").output().unwrap());
+        assert!(refused.stderr.contains(words), "{refused:?}");
+        assert!(!project.path("model-1").exists());
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_weights() {
     let project = Project::new(UNEVEN, SMALL);
     let first = project.train("a", &[]).pop().unwrap();

@@ -40,8 +40,8 @@ fn what_cannot_work_is_refused_with_its_key_and_the_fix() {
         "[trainer] sampling_parameters.temprature is no sampling parameter; did you mean `temperature`?",
     );
     is(
-        json!({ "sampling_parameters": { "temperature": 0.7 } }),
-        "[trainer] sampling_parameters.temperature is 0.7, but must be 1.0 or left out: tokens that were sampled from \
+        json!({ "sampling_parameters": { "top_p": 0.7 } }),
+        "[trainer] sampling_parameters.top_p is 0.7, but must be 1.0 or left out: tokens that were sampled from \
          another distribution than the model's are not trained",
     );
     for count in [json!(3.5), json!("4"), json!(0), json!(-1)] {

@@ -1,6 +1,6 @@
 //! Whether a generation is trained, decided once.
 
-use fulgurite_adapters::{exclusion, side_requests};
+use fulgurite_adapters::{exclusion_at, side_requests};
 use fulgurite_types::{AttemptStatus, Generation, RolloutStatus, UntrainedCause, Verdict};
 
 use super::member::{Member, Phase, Policy};
@@ -42,7 +42,7 @@ fn untrained_cause(generation: &Generation, member: &Member, phase: Phase, polic
             return Some(UntrainedCause::UnfinishedAttempt);
         }
     }
-    exclusion(generation).or_else(|| {
+    exclusion_at(generation, policy.temperature).or_else(|| {
         if generation.tokenizer != policy.tokenizer {
             Some(UntrainedCause::UnknownTokenizer)
         } else if generation.model != policy.model {
@@ -92,7 +92,7 @@ mod tests {
 
     fn policy(distances: &[(u64, u64)], max_staleness: u64) -> Policy {
         let distances = VersionDistances::of(distances.iter().copied());
-        Policy { tokenizer: "t".to_owned(), model: "m".to_owned(), distances, max_staleness }
+        Policy { tokenizer: "t".to_owned(), model: "m".to_owned(), temperature: 1.0, distances, max_staleness }
     }
 
     #[test]

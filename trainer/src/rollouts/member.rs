@@ -51,6 +51,8 @@ pub(crate) struct Policy {
     pub(crate) tokenizer: String,
     /// What agents call it.
     pub(crate) model: String,
+    /// At which it samples and is trained.
+    pub(crate) temperature: f32,
     /// How far the weights of a version are from those that are trained.
     pub(crate) distances: VersionDistances,
     /// Updates that the weights which sampled may be away from them.

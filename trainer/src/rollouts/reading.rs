@@ -1,6 +1,6 @@
 //! From a rollout's record to a member of its group.
 
-use fulgurite_adapters::{exclusion, merge_generations, side_requests};
+use fulgurite_adapters::{exclusion_at, merge_generations, side_requests};
 use fulgurite_types::{
     Attempt, EpisodeStop, Generation, RecordedReward, Reward, RolloutRecord, RolloutStatus, StopReason,
 };
@@ -42,7 +42,7 @@ pub(crate) fn member_of(
     }
     let earned = merge_generations(&[], &member.rewards)?.total_reward();
     member.refused = reward_check::refusal(&member.rewards, earned, rules.bounds);
-    member.stop = stop_of(member.attempts.last(), &member.generations, &policy.model);
+    member.stop = stop_of(member.attempts.last(), &member.generations, policy);
     member.total_reward = if rules.zero_on_limit && member.stop.is_limit() { earned.min(0.0) } else { earned };
     judge(&mut member, phase, policy);
     Ok(member)
@@ -63,12 +63,13 @@ fn penalty_of(attempt: &Attempt, penalty: f64) -> RecordedReward {
 
 /// The limit that refused the attempt a call; else whether the answer to the last call of the model was cut off. Calls
 /// beside the task say nothing of it.
-fn stop_of(attempt: Option<&Attempt>, generations: &[Generation], model: &str) -> EpisodeStop {
+fn stop_of(attempt: Option<&Attempt>, generations: &[Generation], policy: &Policy) -> EpisodeStop {
     let side = side_requests(generations);
     let counts = |generation: &&Generation| {
         let is_of = attempt.is_some_and(|attempt| attempt.attempt_id == generation.attempt_id);
         let is_side_request = side.contains(generation.generation_id.as_str());
-        is_of && !is_side_request && generation.model == model && exclusion(generation).is_none()
+        let is_exact = exclusion_at(generation, policy.temperature).is_none();
+        is_of && !is_side_request && generation.model == policy.model && is_exact
     };
     if let Some(limit) = attempt.and_then(Attempt::limit) {
         return limit;

@@ -104,10 +104,12 @@ pub async fn recorded_scores(
     rules: RewardRules,
 ) -> Result<Vec<TaskScore>, TrainError> {
     let distances = VersionDistances::default();
-    let policy = Policy { tokenizer: String::new(), model: model.to_owned(), distances, max_staleness: 0 };
+    let (tokenizer, model) = (String::new(), model.to_owned());
+    let mut policy = Policy { tokenizer, model, temperature: 1.0, distances, max_staleness: 0 };
     let mut groups: BTreeMap<u64, Vec<Member>> = BTreeMap::new();
     for (recorded, rollout_id) in record.rollout_records(rollout_ids).await?.into_iter().zip(rollout_ids) {
         let recorded = recorded.ok_or_else(|| RecordError::Deleted { rollout_id: rollout_id.clone() })?;
+        policy.temperature = recorded.rollout.sampling().map_or(1.0, |sampling| sampling.temperature);
         let member = member_of(recorded, rules, Phase::HeldOut, &policy)?;
         let group = member.rollout.noted("group").and_then(Value::as_u64).unwrap_or_default();
         groups.entry(group).or_default().push(member);

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use fulgurite_backends::derive_seed;
-use fulgurite_types::{Generation, NewRollout, Rollout, RolloutConfig, UntrainedCause};
+use fulgurite_types::{Generation, NewRollout, Rollout, RolloutConfig, RolloutSampling, UntrainedCause};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -193,7 +193,7 @@ pub(crate) fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollou
         for member in 0..plan.group_size {
             let [phase, step, group_text] = group_place;
             let place = [phase, step, group_text, &member.to_string()];
-            let metadata = json!({
+            let mut metadata = json!({
                 "run_id": plan.run_id,
                 "phase": plan.phase.as_str(),
                 "step": plan.step,
@@ -202,6 +202,9 @@ pub(crate) fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollou
                 "seed": derive_seed(plan.run_seed, &place),
                 Rollout::WORLD_SEED: world_seed,
             });
+            if let (Some(sampling), Some(fields)) = (sampling_of(&plan.policy), metadata.as_object_mut()) {
+                fields.insert(Rollout::SAMPLING.to_owned(), json!(sampling));
+            }
             rollouts.push(NewRollout {
                 rollout_id: None,
                 input: task.clone(),
@@ -213,6 +216,12 @@ pub(crate) fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollou
         }
     }
     rollouts
+}
+
+/// What calls of the policy's model are sampled with that leave it out, where that is not usual.
+fn sampling_of(policy: &Policy) -> Option<RolloutSampling> {
+    let Policy { model, temperature, .. } = policy;
+    (*temperature != 1.0).then(|| RolloutSampling { model: model.clone(), temperature: *temperature })
 }
 
 /// Waits until all of them have ended.
@@ -304,6 +313,7 @@ mod tests {
                 policy: Policy {
                     tokenizer: "t".into(),
                     model: "m".into(),
+                    temperature: 1.0,
                     distances: VersionDistances::default(),
                     max_staleness: 0,
                 },

@@ -283,7 +283,8 @@ mod tests {
         let url = format!("sqlite://{}", directory.path().join("t.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let (model, tokenizer) = ("m".to_owned(), "t".to_owned());
-        let policy = Policy { tokenizer, model, distances: VersionDistances::of([(1, 0)]), max_staleness: 4 };
+        let policy =
+            Policy { tokenizer, model, temperature: 1.0, distances: VersionDistances::of([(1, 0)]), max_staleness: 4 };
         let mut harvest = Harvest {
             record: &store,
             run_id: "run",

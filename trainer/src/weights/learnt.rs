@@ -14,11 +14,13 @@ use sha2::{Digest, Sha256};
 pub(crate) struct DigestingLearner {
     learner: Arc<dyn Learner>,
     digest: Mutex<Sha256>,
+    /// Of the sampler, where it is not 1: other gradients follow from the same data.
+    temperature: Mutex<Option<f32>>,
 }
 
 impl DigestingLearner {
     pub(crate) fn new(learner: Arc<dyn Learner>) -> Self {
-        Self { learner, digest: Mutex::default() }
+        Self { learner, digest: Mutex::default(), temperature: Mutex::default() }
     }
 
     /// The digest of what it was given since it was last taken.
@@ -48,6 +50,9 @@ impl Learner for DigestingLearner {
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
         self.with_digest(|digest| {
             add_text(digest, &format!("{loss:?}"));
+            if let Some(temperature) = *self.temperature.lock().unwrap_or_else(PoisonError::into_inner) {
+                add_text(digest, &format!("temperature {temperature}"));
+            }
             add_data(digest, &data);
         });
         self.learner.forward_backward(data, loss).await
@@ -63,6 +68,13 @@ impl Learner for DigestingLearner {
             add_data(digest, &data);
         });
         self.learner.forward_backward_comparisons(data, comparisons).await
+    }
+
+    async fn set_sampling_temperature(&self, temperature: f32) -> Result<(), BackendError> {
+        self.learner.set_sampling_temperature(temperature).await?;
+        let other = (temperature != 1.0).then_some(temperature);
+        *self.temperature.lock().unwrap_or_else(PoisonError::into_inner) = other;
+        Ok(())
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {

@@ -69,8 +69,15 @@ impl SamplingParameters {
 
     /// Whether a token's logprob is that of the model's own distribution, so that it can be trained on as it stands.
     pub fn is_unmodified(&self) -> bool {
+        self.is_unmodified_at(1.0)
+    }
+
+    /// Whether a token's logprob is that of the model's own distribution at this temperature, above 0, so that it can be
+    /// trained by logits that the temperature divides.
+    pub fn is_unmodified_at(&self, expected: f32) -> bool {
         let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, logit_bias, constraint } = self;
-        *temperature == 1.0
+        *temperature == expected
+            && *temperature > 0.0
             && *top_p >= 1.0
             && top_k.is_none()
             && *presence_penalty == 0.0

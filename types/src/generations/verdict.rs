@@ -22,7 +22,7 @@ words! {
         Defective = "defective",
         /// Sampled from weights that nobody knows, or that the run cannot name as its own.
         UnknownWeights = "unknown_weights",
-        /// Sampled at another temperature than 1 or with tokens cut off by top-p or top-k: the logprobs are not those of
+        /// Sampled at another temperature than the run's or with tokens cut off by top-p or top-k: the logprobs are not those of
         /// the policy that is trained.
         ModifiedDistribution = "modified_distribution",
         /// The call belongs to no rollout that the trainer started or was asked to harvest.

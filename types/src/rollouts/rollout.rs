@@ -96,6 +96,13 @@ pub struct Rollout {
 impl Rollout {
     /// Key of the metadata with the seed by which a world is made: the same for all members of a group.
     pub const WORLD_SEED: &str = "world_seed";
+    /// Key of the metadata with a [`RolloutSampling`].
+    pub const SAMPLING: &str = "sampling";
+
+    /// What its agent's calls of a model are sampled with that leave it out, where its creator says.
+    pub fn sampling(&self) -> Option<RolloutSampling> {
+        RolloutSampling::deserialize(self.noted(Self::SAMPLING)?).ok()
+    }
 
     /// What its creator noted of it under a key of the metadata.
     pub fn noted(&self, key: &str) -> Option<&Value> {
@@ -108,6 +115,15 @@ impl Rollout {
         let place = ["run_id", "phase", "step", "group"].map(|key| self.noted(key).cloned().unwrap_or_default());
         Some(Value::from_iter(place).to_string())
     }
+}
+
+/// How a rollout's calls of a model are sampled, where they do not say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RolloutSampling {
+    /// What calls name.
+    pub model: String,
+    /// Divides the logits.
+    pub temperature: f32,
 }
 
 /// What it takes to create a rollout.

@@ -112,6 +112,7 @@ pub(crate) fn read(
     };
     let options = AnswerOptions {
         form,
+        sets_temperature: fields.temperature.is_some(),
         sampling: sampling(fields.temperature, fields.top_p, fields.top_k)?,
         max_tokens: token_limit("max_tokens", fields.max_tokens)?,
         stop_strings: stop_strings("stop_sequences", fields.stop_sequences.unwrap_or_default())?,

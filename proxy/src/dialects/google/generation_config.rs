@@ -54,6 +54,7 @@ pub(super) fn read(config: Option<Fields>, unknown: &mut Vec<String>) -> Result<
         u32::try_from(limit).map_err(|_| must(&config.place_of("maxOutputTokens"), "must be a number of tokens"))
     });
     let options = AnswerOptions {
+        sets_temperature: config.has("temperature"),
         sampling: SamplingParameters { presence_penalty, frequency_penalty, ..distribution(&mut config)? },
         form,
         max_tokens: token_limit(&config.place_of("maxOutputTokens"), max_tokens.transpose()?)?,

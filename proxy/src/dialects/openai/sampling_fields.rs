@@ -75,6 +75,7 @@ impl SamplingFields {
             return Err(ProxyError::invalid(name, format!("{name} must be at most {MAXIMUM_TOP_LOGPROBS}")));
         }
         Ok(AnswerOptions {
+            sets_temperature: self.temperature.is_some(),
             sampling: SamplingParameters {
                 presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or_default(),
                 frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?.unwrap_or_default(),

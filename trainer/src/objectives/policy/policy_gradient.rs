@@ -15,7 +15,7 @@ use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::super::trained_rows::trained_rows;
 use super::drift_causes::{Origins, metrics_by_cause};
 use super::importance_mask::mask_by_ratio;
-use super::kl_loss::kl_loss;
+use super::kl_loss::{KlRows, kl_loss};
 use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::policy_metrics::{PolicyMetrics, policy_metrics_of};
 use super::rollout_metrics::rollout_metrics;
@@ -36,6 +36,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) credit: Credit,
     pub(crate) loss: LossFunction,
     pub(crate) aggregation: LossAggregation,
+    /// At which agents sample.
+    pub(crate) temperature: f32,
     /// Optimizer steps that a batch becomes.
     pub(crate) substeps: NonZeroUsize,
     /// Ratios outside of which a token teaches nothing.
@@ -132,10 +134,11 @@ impl Objective<Collected> for PolicyGradient {
         let Some(kl) = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Loss) else { return Ok(None) };
         let divisors = self.divisors.get(pass.substep).map_or(&[][..], Vec::as_slice);
         let reference = kl.reference.logprobs(learner, Arc::clone(&pass.data)).await?;
-        let made = kl_loss(&pass.data, &pass.logprobs, &reference, kl.penalty.coefficient, divisors)?;
+        let rows = KlRows::at_temperature(self.temperature);
+        let made = kl_loss(&pass.data, &pass.logprobs, &reference, kl.penalty.coefficient, divisors, rows)?;
         let (loss, distance, targets) = self.kl_loss.unwrap_or_default();
         self.kl_loss = Some((loss + made.loss, distance + made.distance, targets + made.targets));
-        Ok(Some(LossPart { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_auxiliary: false }))
+        Ok(Some(LossPart { data: made.rows.into(), loss: rows.loss(), is_auxiliary: false }))
     }
 
     async fn save(&self, step: u64, checkpoint: &Path) -> Result<(), TrainError> {

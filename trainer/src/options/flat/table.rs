@@ -126,8 +126,8 @@ pub(crate) struct TrainerTable {
     pub(crate) importance_mask: Option<[f32; 2]>,
     /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
     pub(crate) dynamic_sampling: Option<DynamicSampling>,
-    /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
-    /// modified distribution are not trained.
+    /// What agents are told to send with their calls, in the `main_llm` resource. Calls that leave out `temperature` get this
+    /// one, and tokens are trained at it. What is sampled at another temperature or with tokens cut off is not trained.
     pub(crate) sampling_parameters: Map<String, Value>,
     /// When and how the held-out tasks are scored; of `sft` and of comparisons what is held out of them, every 10 updates unless
     /// told otherwise.

@@ -31,6 +31,10 @@ impl Variant for OnPolicyDistillationOptions {
             return wrong("[trainer] distillation", message);
         };
         distillation.check(false)?;
+        if self.rollouts.temperature() != 1.0 {
+            let message = "must be 1 or left out: teachers tell logprobs at temperature 1";
+            return wrong("[trainer] sampling_parameters.temperature", message);
+        }
         self.check_distributions(distillation.loss)?;
         let learns_from_rewards = distillation.reward_coefficient > 0.0 || distillation.untaught == Untaught::Rewards;
         self.rollouts.check_groups(learns_from_rewards)?;

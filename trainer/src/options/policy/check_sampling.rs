@@ -36,8 +36,7 @@ const SAMPLING_PARAMETERS: [&str; 22] = [
 const COUNTS: [&str; 3] = ["max_tokens", "max_completion_tokens", "n"];
 
 /// With which values a parameter leaves the model's own distribution as it is.
-const NEUTRAL: [(&str, &[f64]); 7] = [
-    ("temperature", &[1.0]),
+const NEUTRAL: [(&str, &[f64]); 6] = [
     ("top_p", &[1.0]),
     ("top_k", &[0.0, -1.0]),
     ("min_p", &[0.0]),
@@ -46,7 +45,16 @@ const NEUTRAL: [(&str, &[f64]); 7] = [
     ("repetition_penalty", &[1.0]),
 ];
 
-/// Refuses what is no sampling parameter, and what would sample from another distribution than the model's.
+/// The greatest temperature that a call may have.
+const GREATEST_TEMPERATURE: f64 = 2.0;
+
+/// The temperature among what agents are told to send.
+pub(crate) fn temperature_of(parameters: &Map<String, Value>) -> f32 {
+    parameters.get("temperature").and_then(Value::as_f64).unwrap_or(1.0) as f32
+}
+
+/// Refuses what is no sampling parameter, and what would sample from another distribution than the model's at
+/// some temperature.
 pub(crate) fn check_sampling(parameters: &Map<String, Value>) -> Result<(), TrainError> {
     for (name, value) in parameters {
         let key = format!("[trainer] sampling_parameters.{name}");
@@ -56,6 +64,12 @@ pub(crate) fn check_sampling(parameters: &Map<String, Value>) -> Result<(), Trai
                 None => format!("is no sampling parameter; there is `{}`", SAMPLING_PARAMETERS.join("`, `")),
             };
             return Err(TrainError::Option { key, message });
+        }
+        let is_temperature = |value: f64| value > 0.0 && value <= GREATEST_TEMPERATURE;
+        if name == "temperature" && !value.as_f64().is_some_and(is_temperature) {
+            let message =
+                "must be above 0 and at most 2: the learner divides the logits by it, and at 0 a token is certain";
+            return refuse(&key, value, message);
         }
         let neutral = NEUTRAL.iter().find(|(neutral, _)| neutral == name);
         if let Some((_, neutral)) = neutral

@@ -16,7 +16,7 @@ use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::refusal::{least, refuse, share, wrong};
 use crate::options::keys::schedule::LearningRateSchedule;
 use crate::options::policy::advantages::{AdvantageOptions, LossAggregation, PerCall, Spread};
-use crate::options::policy::check_sampling::check_sampling;
+use crate::options::policy::check_sampling::{check_sampling, temperature_of};
 use crate::options::policy::kl::{KlOptions, KlPlace};
 use crate::options::policy::loss::{LossParameters, PolicyLoss};
 use crate::options::policy::rewards::RewardRules;
@@ -73,6 +73,11 @@ impl RolloutOptions {
             zero_on_limit: self.zero_reward_on_limit,
             agent_failed: self.failures.agent_reward,
         }
+    }
+
+    /// At which agents sample, and what they sampled is trained.
+    pub fn temperature(&self) -> f32 {
+        temperature_of(&self.sampling_parameters)
     }
 
     /// The loss with its numbers.

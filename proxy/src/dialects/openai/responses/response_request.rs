@@ -170,6 +170,7 @@ impl ResponseFields {
             refuse("top_logprobs", &format!("must be at most {MAXIMUM_TOP_LOGPROBS}"))?;
         }
         Ok(AnswerOptions {
+            sets_temperature: self.temperature.is_some(),
             sampling: sampling(self.temperature, self.top_p, self.top_k)?,
             form,
             max_tokens: token_limit("max_output_tokens", self.max_output_tokens)?,

@@ -49,6 +49,7 @@ pub(crate) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
     Ok(ModelRequest {
         endpoint: &RESPONSES,
         options: AnswerOptions {
+            sets_temperature: false,
             sampling: sampling(None, None, None)?,
             form: StructuredOutput::default(),
             max_tokens: None,

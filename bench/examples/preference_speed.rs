@@ -55,7 +55,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             rejected: answer(2 * pair + 1..2 * pair + 2),
         };
         let loss = PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 };
-        let comparisons = Comparisons { loss, scale: 1.0 / PAIRS as f64, list: (0..PAIRS).map(pair).collect() };
+        let comparisons = Comparisons {
+            loss,
+            scale: 1.0 / PAIRS as f64,
+            likelihood_scale: 0.0,
+            list: (0..PAIRS).map(pair).collect(),
+        };
         learner.forward_backward_comparisons(data.clone(), Arc::new(comparisons)).await?;
         learner.optimizer_step(AdamParameters::default()).await
     };

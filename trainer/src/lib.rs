@@ -54,13 +54,13 @@ pub use objectives::{
 pub use options::{
     AdvantageOptions, AuxiliaryConversationOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls,
     ComparisonPlan, ConversationForm, ConversationPlan, DataOptions, DataSource, DistillationLoss, DistillationOptions,
-    DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, GrpoOptions, HarvestOptions, IpoOptions, KlOptions,
-    KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction, ObjectiveName,
-    ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher, OrpoOptions,
-    PairwiseOptions, PerCall, PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules,
-    RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, Spread, StopRule,
-    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows, UpdateCount,
-    Validation,
+    DpoLoss, DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, GrpoOptions, HarvestOptions, IpoOptions,
+    KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction,
+    ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher,
+    OrpoOptions, PairwiseOptions, PerCall, PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules,
+    RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, SimpoOptions, Spread,
+    StopRule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows,
+    UpdateCount, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};

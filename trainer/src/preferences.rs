@@ -105,19 +105,26 @@ impl Preferences {
         data: SplitData<ComparedExample>,
     ) -> Result<TrainingRun<ConversationBatch<ComparedExample>>, TrainError> {
         let ComparisonPlan { common, data: DataOptions { batch_size, every, .. }, loss, .. } = &self.plan;
+        let (sft_weight, length_alpha) = (self.plan.sft_weight, self.plan.length_alpha);
         let held =
             loss.has_reference().then(|| Held { reference: self.reference.clone(), name: self.reference_name.clone() });
         let course = Course::of_epochs(common, &self.plan.data, data.split.trained());
         let source = ConversationSource { conversations: data.trained, split: data.split, batch_size: *batch_size };
-        let objective =
-            Preference { loss: *loss, held: held.clone(), max_tokens: self.max_tokens()?, comparisons: None };
+        let objective = Preference {
+            loss: *loss,
+            sft_weight,
+            length_alpha,
+            held: held.clone(),
+            max_tokens: self.max_tokens()?,
+            comparisons: None,
+        };
         let evaluator = DataEvaluator {
             learner: self.learner.clone(),
             rows: data.scored,
             numbers: data.scored_numbers,
             batch_size: *batch_size,
             every: *every,
-            scores: ComparisonScores::new(*loss, held),
+            scores: ComparisonScores::new(*loss, length_alpha, held),
         };
         let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course)
             .keep_reference_if(loss.has_reference() && matches!(self.reference, Reference::Start));

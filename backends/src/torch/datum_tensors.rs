@@ -198,6 +198,7 @@ mod tests {
         let comparisons = Comparisons {
             loss: PreferenceLoss::Orpo { beta: 0.1 },
             scale: 1.0,
+            likelihood_scale: 0.0,
             list: vec![Comparison { chosen: None, rejected: answer(0..2) }],
         };
         let bytes = CallTensors::of(&data()).unwrap().with_comparisons(&comparisons).to_bytes().unwrap();

@@ -122,6 +122,13 @@ fn preference_loss(loss: PreferenceLoss) -> Value {
         PreferenceLoss::Dpo { beta, label_smoothing } => {
             json!({ "name": "dpo", "beta": beta, "label_smoothing": label_smoothing })
         }
+        PreferenceLoss::Hinge { beta } => json!({ "name": "hinge", "beta": beta }),
+        PreferenceLoss::Robust { beta, label_smoothing } => {
+            json!({ "name": "robust", "beta": beta, "label_smoothing": label_smoothing })
+        }
+        PreferenceLoss::ApoZero { beta } => json!({ "name": "apo_zero", "beta": beta }),
+        PreferenceLoss::ApoDown { beta } => json!({ "name": "apo_down", "beta": beta }),
+        PreferenceLoss::Simpo { beta, gamma } => json!({ "name": "simpo", "beta": beta, "gamma": gamma }),
         PreferenceLoss::Ipo { beta } => json!({ "name": "ipo", "beta": beta }),
         PreferenceLoss::Orpo { beta } => json!({ "name": "orpo", "beta": beta }),
         PreferenceLoss::Kto { beta, baseline, desirable_weight, undesirable_weight } => json!({
@@ -167,7 +174,12 @@ impl Learner for TorchLearner {
         comparisons.check(&data)?;
         self.run(move |child| {
             let body = CallTensors::of(&data)?.with_comparisons(&comparisons).to_bytes()?;
-            let loss = preference_loss(comparisons.loss);
+            let mut loss = preference_loss(comparisons.loss);
+            if comparisons.likelihood_scale != 0.0 {
+                // A name that a package which does not know of it refuses.
+                loss["likelihood"] = json!({ "of": loss["name"], "scale": comparisons.likelihood_scale });
+                loss["name"] = json!("with_likelihood");
+            }
             let header = json!({ "call": "forward_backward_comparisons", "loss": loss, "scale": comparisons.scale });
             learnt(child, &header, &body, &data)
         })

@@ -59,6 +59,71 @@ fn rows(pairs: &[&Value]) -> (Vec<Datum>, Vec<Vec<f32>>, Vec<Comparison>) {
     (data, logprobs, list)
 }
 
+/// By the losses that TRL's own code computed.
+fn trl_loss(name: &str, parameters: &Value) -> PreferenceLoss {
+    let beta = parameters["beta"].as_f64().unwrap();
+    let label_smoothing = parameters["label_smoothing"].as_f64().unwrap_or_default();
+    match name {
+        "hinge" => PreferenceLoss::Hinge { beta },
+        "robust" => PreferenceLoss::Robust { beta, label_smoothing },
+        "apo_zero" => PreferenceLoss::ApoZero { beta },
+        "apo_down" => PreferenceLoss::ApoDown { beta },
+        "simpo" => PreferenceLoss::Simpo { beta, gamma: parameters["gamma"].as_f64().unwrap() },
+        _ => PreferenceLoss::Dpo { beta, label_smoothing },
+    }
+}
+
+#[test]
+fn trls_losses_and_gradients() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/trl/losses.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(file["trl"], "1.16.0");
+    let pairs = file["pairs"].as_array().unwrap();
+    for (name, theirs) in file["preferences"].as_object().unwrap() {
+        let parameters = &theirs["parameters"];
+        let (mut data, mut logprobs, mut list) = (Vec::new(), Vec::new(), Vec::new());
+        for pair in pairs {
+            let sides = [&pair["chosen"], &pair["rejected"]]
+                .map(|side| (floats(&side["logprobs"]), floats(&side["reference"])));
+            let shared = sides[0].0.len().min(sides[1].0.len());
+            let [chosen, rejected] = sides.map(|(known, reference)| {
+                let tail = parameters["ld_alpha"].as_f64().unwrap_or(1.0) as f32;
+                let weights: Vec<f32> = (0..known.len()).map(|place| if place < shared { 1.0 } else { tail }).collect();
+                let reference = weights
+                    .iter()
+                    .zip(&reference)
+                    .map(|(weight, number)| f64::from(*weight) * f64::from(*number))
+                    .sum();
+                let targets = vec![1; weights.len()];
+                data.push(Datum {
+                    model_input: vec![Chunk::Tokens(targets.clone())],
+                    target_tokens: targets,
+                    loss_inputs: LossInputs::Supervised { weights },
+                });
+                logprobs.push(known);
+                Some(ComparedAnswer { data: data.len() - 1..data.len(), reference })
+            });
+            list.push(Comparison { chosen, rejected });
+        }
+        let tokens: usize = pairs.iter().map(|pair| floats(&pair["chosen"]["logprobs"]).len()).sum();
+        let likelihood = parameters["weights"][1].as_f64().unwrap_or_default();
+        let comparisons = Comparisons {
+            loss: trl_loss(name, parameters),
+            scale: 1.0 / list.len() as f64,
+            likelihood_scale: likelihood / tokens as f64,
+            list,
+        };
+        let (value, linear) = comparisons.as_cross_entropy(&data, &logprobs);
+        close(value, theirs["value"].as_f64().unwrap(), name);
+        for (datum, gradient) in linear.iter().zip(theirs["gradient"].as_array().unwrap()) {
+            let LossInputs::Supervised { weights } = &datum.loss_inputs else { panic!("weights") };
+            for (weight, expected) in weights.iter().zip(gradient.as_array().unwrap()) {
+                close(f64::from(-weight), expected.as_f64().unwrap(), name);
+            }
+        }
+    }
+}
+
 #[test]
 fn pytorchs_losses_and_gradients() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/torch/preferences.json");
@@ -69,7 +134,7 @@ fn pytorchs_losses_and_gradients() {
         let pairs = if name == "kto" { [list("pairs"), list("singles")].concat() } else { list("pairs") };
         let (data, logprobs, list) = rows(&pairs);
         let (loss, scale) = (loss(name, &theirs["parameters"]), theirs["scale"].as_f64().unwrap());
-        let comparisons = Comparisons { loss, scale, list };
+        let comparisons = Comparisons { loss, scale, likelihood_scale: 0.0, list };
         comparisons.check(&data).unwrap();
         let (value, linear) = comparisons.as_cross_entropy(&data, &logprobs);
         close(value, theirs["value"].as_f64().unwrap(), name);

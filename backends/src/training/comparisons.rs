@@ -21,6 +21,38 @@ pub enum PreferenceLoss {
         /// The share `s` of comparisons that are the wrong way round.
         label_smoothing: f64,
     },
+    /// `max(0, 1 - x)`, with the `x` of DPO (SLiC: Zhao et al. 2023).
+    Hinge {
+        /// How little the policy is held to the reference.
+        beta: f64,
+    },
+    /// `(-(1 - s) log sigmoid(x) + s log sigmoid(-x)) / (1 - 2 s)`, with the `x` of DPO (robust DPO: Chowdhury et al. 2024):
+    /// without bias where a share `s` of comparisons is the wrong way round.
+    Robust {
+        /// How little the policy is held to the reference.
+        beta: f64,
+        /// That share, below a half.
+        label_smoothing: f64,
+    },
+    /// `1 - sigmoid(beta (c - c')) + sigmoid(beta (r - r'))` (APO-zero: D'Oosterlinck et al. 2024, equation 7): the chosen answer
+    /// becomes likelier, the rejected one less likely.
+    ApoZero {
+        /// How little the policy is held to the reference.
+        beta: f64,
+    },
+    /// `sigmoid(beta (c - c')) + 1 - sigmoid(x)`, with the `x` of DPO (APO-down: D'Oosterlinck et al. 2024, equation 8): both
+    /// become less likely, the rejected one more so.
+    ApoDown {
+        /// How little the policy is held to the reference.
+        beta: f64,
+    },
+    /// `-log sigmoid(beta (mean(c) - mean(r)) - gamma)` (SimPO: Meng et al. 2024); there is no reference.
+    Simpo {
+        /// Scale of the mean logprobs.
+        beta: f64,
+        /// The margin that is aimed at.
+        gamma: f64,
+    },
     /// `(mean(c - c') - mean(r - r') - 1 / (2 beta))^2` (IPO: Azar et al. 2023, of means as TRL has it).
     Ipo {
         /// The margin that is aimed at is `1 / (2 beta)`.
@@ -72,6 +104,8 @@ pub struct Comparisons {
     pub loss: PreferenceLoss,
     /// What each counts in the sum.
     pub scale: f64,
+    /// What a nat of the chosen answers' negative logprobs adds to that, to keep them likely (as TRL's `sft`); 0 adds nothing.
+    pub likelihood_scale: f64,
     /// Which they are.
     pub list: Vec<Comparison>,
 }
@@ -127,7 +161,7 @@ impl AnswerScore {
 impl PreferenceLoss {
     /// Whether it asks a reference.
     pub fn has_reference(&self) -> bool {
-        !matches!(self, Self::Orpo { .. })
+        !matches!(self, Self::Orpo { .. } | Self::Simpo { .. })
     }
 
     /// Whether an answer may be alone.
@@ -138,9 +172,14 @@ impl PreferenceLoss {
     /// What the loss rewards an answer with.
     pub fn reward(&self, answer: &AnswerScore) -> f64 {
         match *self {
-            Self::Dpo { beta, .. } | Self::Kto { beta, .. } => beta * answer.ratio(),
+            Self::Dpo { beta, .. }
+            | Self::Hinge { beta }
+            | Self::Robust { beta, .. }
+            | Self::ApoZero { beta }
+            | Self::ApoDown { beta }
+            | Self::Kto { beta, .. } => beta * answer.ratio(),
             Self::Ipo { beta } => beta * answer.mean(answer.ratio()),
-            Self::Orpo { beta } => beta * answer.mean(answer.logprob),
+            Self::Orpo { beta } | Self::Simpo { beta, .. } => beta * answer.mean(answer.logprob),
         }
     }
 
@@ -167,6 +206,40 @@ impl PreferenceLoss {
                 let slope = beta * (wrong * sigmoid(x) - (1.0 - wrong) * sigmoid(-x));
                 let value = -(1.0 - wrong) * log_sigmoid(x) - wrong * log_sigmoid(-x);
                 ComparisonCost { value, chosen: slope, rejected: -slope }
+            }
+            Self::Hinge { beta } => {
+                let distance = 1.0 - beta * (chosen.ratio() - rejected.ratio());
+                let slope = if distance > 0.0 { -beta } else { 0.0 };
+                ComparisonCost { value: distance.max(0.0), chosen: slope, rejected: -slope }
+            }
+            Self::Robust { beta, label_smoothing: wrong } => {
+                let (x, share) = (beta * (chosen.ratio() - rejected.ratio()), 1.0 - 2.0 * wrong);
+                let slope = -beta * (wrong * sigmoid(x) + (1.0 - wrong) * sigmoid(-x)) / share;
+                let value = (wrong * log_sigmoid(-x) - (1.0 - wrong) * log_sigmoid(x)) / share;
+                ComparisonCost { value, chosen: slope, rejected: -slope }
+            }
+            Self::ApoZero { beta } => {
+                let (up, down) = (sigmoid(beta * chosen.ratio()), sigmoid(beta * rejected.ratio()));
+                ComparisonCost {
+                    value: 1.0 - up + down,
+                    chosen: -beta * up * (1.0 - up),
+                    rejected: beta * down * (1.0 - down),
+                }
+            }
+            Self::ApoDown { beta } => {
+                let down = sigmoid(beta * chosen.ratio());
+                let apart = sigmoid(beta * (chosen.ratio() - rejected.ratio()));
+                let slope = beta * apart * (1.0 - apart);
+                ComparisonCost {
+                    value: down + 1.0 - apart,
+                    chosen: beta * down * (1.0 - down) - slope,
+                    rejected: slope,
+                }
+            }
+            Self::Simpo { beta, gamma } => {
+                let x = beta * (chosen.mean(chosen.logprob) - rejected.mean(rejected.logprob)) - gamma;
+                let slope = beta * sigmoid(-x);
+                ComparisonCost { value: -log_sigmoid(x), chosen: chosen.mean(-slope), rejected: rejected.mean(slope) }
             }
             Self::Ipo { beta } => {
                 let margin = chosen.mean(chosen.ratio()) - rejected.mean(rejected.ratio());
@@ -260,10 +333,12 @@ impl Comparisons {
     pub fn linear(&self, comparison: &Comparison, of_datum: impl Fn(usize) -> AnswerScore) -> (f64, Vec<(usize, f64)>) {
         let [chosen, rejected] = comparison.scores(of_datum);
         let cost = self.loss.cost(chosen.as_ref(), rejected.as_ref());
-        let answers = [(&comparison.chosen, cost.chosen), (&comparison.rejected, cost.rejected)];
-        let factors = answers.into_iter().filter_map(|(answer, slope)| Some((answer.as_ref()?, slope)));
-        let factors = factors.flat_map(|(answer, slope)| answer.data.clone().map(move |datum| (datum, slope)));
-        (self.scale * cost.value, factors.map(|(datum, slope)| (datum, -self.scale * slope)).collect())
+        let likelihood = self.likelihood_scale * chosen.as_ref().map_or(0.0, |chosen| chosen.logprob);
+        let slopes = [self.scale * cost.chosen - self.likelihood_scale, self.scale * cost.rejected];
+        let answers = [&comparison.chosen, &comparison.rejected].into_iter().zip(slopes);
+        let factors = answers.filter_map(|(answer, slope)| Some((answer.as_ref()?, slope)));
+        let factors = factors.flat_map(|(answer, slope)| answer.data.clone().map(move |datum| (datum, -slope)));
+        (self.scale * cost.value - likelihood, factors.collect())
     }
 
     /// The sum of what they cost, and the datums of a cross entropy that has the same gradient.
@@ -289,12 +364,17 @@ mod tests {
 
     use super::*;
 
-    const LOSSES: [PreferenceLoss; 5] = [
+    const LOSSES: [PreferenceLoss; 10] = [
         PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 },
         PreferenceLoss::Dpo { beta: 0.5, label_smoothing: 0.1 },
         PreferenceLoss::Ipo { beta: 0.1 },
         PreferenceLoss::Orpo { beta: 0.25 },
         PreferenceLoss::Kto { beta: 0.1, baseline: 0.5, desirable_weight: 1.0, undesirable_weight: 1.5 },
+        PreferenceLoss::Hinge { beta: 0.01 },
+        PreferenceLoss::Robust { beta: 0.5, label_smoothing: 0.1 },
+        PreferenceLoss::ApoZero { beta: 0.25 },
+        PreferenceLoss::ApoDown { beta: 0.25 },
+        PreferenceLoss::Simpo { beta: 2.0, gamma: 1.0 },
     ];
 
     fn score(logprob: f64, weight: f64, reference: f64) -> AnswerScore {
@@ -361,6 +441,7 @@ mod tests {
         let comparisons = Comparisons {
             loss: PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 },
             scale: 0.5,
+            likelihood_scale: 0.0,
             list: vec![Comparison { chosen: answer(0..2), rejected: answer(2..3) }],
         };
         comparisons.check(&data).unwrap();
@@ -378,8 +459,10 @@ mod tests {
 
     #[test]
     fn datums_that_are_not_the_comparisons_are_refused() {
-        let comparisons =
-            |loss, chosen, rejected| Comparisons { loss, scale: 1.0, list: vec![Comparison { chosen, rejected }] };
+        let comparisons = |loss, chosen, rejected| {
+            let list = vec![Comparison { chosen, rejected }];
+            Comparisons { loss, scale: 1.0, likelihood_scale: 0.0, list }
+        };
         let data = [datum(&[1.0]), datum(&[1.0])];
         let refused = |chosen, rejected| comparisons(LOSSES[0], chosen, rejected).check(&data).unwrap_err().to_string();
         assert!(refused(answer(0..1), None).contains("comparison 0 lacks an answer"));

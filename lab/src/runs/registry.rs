@@ -462,7 +462,7 @@ mod tests {
             step(1, 1, json!({ "step": 0, "test/nll": 2.0, "test/accuracy": 0.25, "num_loss_tokens": 40.0 })),
             step(2, 2, json!({ "step": 1, "test/nll": 2.5, "test/accuracy": 0.5, "num_loss_tokens": 30.0 })),
         ];
-        for objective in ["sft", "dpo", "ipo", "orpo", "kto", "off_policy_distillation"] {
+        for objective in ["sft", "dpo", "ipo", "orpo", "simpo", "kto", "off_policy_distillation"] {
             let entry = of(objective, &steps);
             assert_eq!((entry.measure, entry.tokens.trained), (Some(HeldOutMeasure::Accuracy), 70), "{objective}");
             assert_eq!(entry.best, Some(HeldOut { step: 1, value: 0.5 }));

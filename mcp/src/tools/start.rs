@@ -43,7 +43,7 @@ pub(super) struct StartRun {
     pub(super) config: Option<String>,
     /// The model to be trained: its name in list_models, or the path of a model directory of the project.
     pub(super) model: Option<String>,
-    /// What it learns by: grpo (the default), sft, dpo, ipo, orpo, kto, reward_model.
+    /// What it learns by: grpo (the default), sft, dpo, ipo, orpo, simpo, kto, reward_model.
     pub(super) objective: Option<String>,
     /// Of grpo: what is trained on, a JSON lines file or a list. A task is a question as text, or an object with `prompt` (or
     /// `messages`) and whatever the grader needs, such as `answer`.

@@ -104,13 +104,22 @@ class Comparisons:
         there = torch.tensor([[self.ranges[place][0] >= 0, self.ranges[place][2] >= 0] for place in places])
         there = there.to(logprobs.device)
         ratios = logprobs - self.references[places].to(logprobs.device)
-        if self.loss["name"] == "kto":
+        loss, likelihood = self.loss, 0.0
+        if loss["name"] == "with_likelihood":
+            likelihood = loss["likelihood"]["scale"]
+            loss = {**loss, "name": loss["likelihood"]["of"]}
+        if loss["name"] == "kto":
             values, slopes = self._kto(ratios, there)
         else:
-            values, slopes = self._pairs(logprobs, weights.clamp(min=torch.finfo(torch.float64).tiny), ratios)
+            values, slopes = _pairs(loss, logprobs, weights.clamp(min=torch.finfo(torch.float64).tiny), ratios)
             both = there.all(1)
             values, slopes = values.where(both, 0.0), slopes.where(both[:, None], 0.0)
-        return self.scale * values, self.scale * slopes
+        values, slopes = self.scale * values, self.scale * slopes
+        if likelihood:
+            chosen = there[:, 0]
+            values = values - likelihood * logprobs[:, 0].where(chosen, 0.0)
+            slopes = slopes - likelihood * torch.stack([chosen, torch.zeros_like(chosen)], 1)
+        return values, slopes
 
     def _kto(self, ratios: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
         beta, baseline = self.loss["beta"], self.loss["baseline"]
@@ -123,27 +132,51 @@ class Comparisons:
         slopes = -signs * weights * beta * share * (1 - share)
         return values.where(there, 0.0).sum(1), slopes.where(there, 0.0)
 
-    def _pairs(self, logprobs: Tensor, weights: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
-        beta = self.loss["beta"]
-        if self.loss["name"] == "dpo":
-            wrong = self.loss["label_smoothing"]
-            x = beta * (ratios[:, 0] - ratios[:, 1])
-            slope = beta * (wrong * torch.sigmoid(x) - (1 - wrong) * torch.sigmoid(-x))
-            values = -(1 - wrong) * _log_sigmoid(x) - wrong * _log_sigmoid(-x)
-            return values, torch.stack([slope, -slope], 1)
-        if self.loss["name"] == "ipo":
-            means = ratios / weights
-            distance = means[:, 0] - means[:, 1] - 1 / (2 * beta)
-            return distance**2, torch.stack([2 * distance / weights[:, 0], -2 * distance / weights[:, 1]], 1)
-        if self.loss["name"] != "orpo":
-            raise LearnerError(Fault.INVALID_REQUEST, f"there is no loss of comparisons `{self.loss['name']}`")
-        means = logprobs / weights
-        odds, odds_slopes = _log_odds(means)
-        x = odds[:, 0] - odds[:, 1]
-        share = beta * torch.sigmoid(-x)
-        chosen = (-1 - share * odds_slopes[:, 0]) / weights[:, 0]
-        rejected = share * odds_slopes[:, 1] / weights[:, 1]
-        return -means[:, 0] - beta * _log_sigmoid(x), torch.stack([chosen, rejected], 1)
+
+def _pairs(loss: dict[str, Any], logprobs: Tensor, weights: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
+    """Return value and slopes of losses that need both answers."""
+    name, beta = loss["name"], loss["beta"]
+    if name in ("dpo", "hinge", "robust"):
+        value, slope = _of_margin(loss, beta * (ratios[:, 0] - ratios[:, 1]))
+        return value, torch.stack([beta * slope, -beta * slope], 1)
+    if name == "apo_zero":
+        share = torch.sigmoid(beta * ratios)
+        signs = torch.tensor([-1.0, 1.0], dtype=ratios.dtype, device=ratios.device)
+        return 1 - share[:, 0] + share[:, 1], signs * beta * share * (1 - share)
+    if name == "apo_down":
+        down, apart = torch.sigmoid(beta * ratios[:, 0]), torch.sigmoid(beta * (ratios[:, 0] - ratios[:, 1]))
+        slope = beta * apart * (1 - apart)
+        return down + 1 - apart, torch.stack([beta * down * (1 - down) - slope, slope], 1)
+    if name == "ipo":
+        means = ratios / weights
+        distance = means[:, 0] - means[:, 1] - 1 / (2 * beta)
+        return distance**2, torch.stack([2 * distance / weights[:, 0], -2 * distance / weights[:, 1]], 1)
+    means = logprobs / weights
+    if name == "simpo":
+        x = beta * (means[:, 0] - means[:, 1]) - loss["gamma"]
+        slope = beta * torch.sigmoid(-x)
+        return -_log_sigmoid(x), torch.stack([-slope / weights[:, 0], slope / weights[:, 1]], 1)
+    if name != "orpo":
+        raise LearnerError(Fault.INVALID_REQUEST, f"there is no loss of comparisons `{name}`")
+    odds, odds_slopes = _log_odds(means)
+    x = odds[:, 0] - odds[:, 1]
+    share = beta * torch.sigmoid(-x)
+    chosen = (-1 - share * odds_slopes[:, 0]) / weights[:, 0]
+    rejected = share * odds_slopes[:, 1] / weights[:, 1]
+    return -means[:, 0] - beta * _log_sigmoid(x), torch.stack([chosen, rejected], 1)
+
+
+def _of_margin(loss: dict[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return value and slope of losses of one number, the margin of DPO."""
+    if loss["name"] == "hinge":
+        return (1 - x).clamp(min=0), -(x < 1).to(x.dtype)
+    wrong = loss["label_smoothing"]
+    if loss["name"] == "robust":
+        share = 1 - 2 * wrong
+        value = wrong * _log_sigmoid(-x) - (1 - wrong) * _log_sigmoid(x)
+        return value / share, -(wrong * torch.sigmoid(x) + (1 - wrong) * torch.sigmoid(-x)) / share
+    value = -(1 - wrong) * _log_sigmoid(x) - wrong * _log_sigmoid(-x)
+    return value, wrong * torch.sigmoid(x) - (1 - wrong) * torch.sigmoid(-x)
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from fulgurite.learner.losses import Comparisons, TokenLoss
 
 LOW, HIGH = 0.8, 1.2
+TRL = json.loads((Path(__file__).parents[3] / "tests/vectors/trl/losses.json").read_text())
 
 
 def written_out(loss: TokenLoss, logprob: Any, weight: Any, sampler: Any, advantage: Any) -> Any:
@@ -51,6 +54,18 @@ def pair_loss(loss: dict[str, Any], sums: Any, weights: Any, references: Any) ->
     log_sigmoid = torch.nn.functional.logsigmoid
     ratios, means = sums - references, sums / weights
     name, beta = loss["name"], loss["beta"]
+    margin = beta * (ratios[:, 0] - ratios[:, 1])
+    if name == "hinge":
+        return torch.relu(1 - margin)
+    if name == "robust":
+        wrong = loss["label_smoothing"]
+        return (wrong * log_sigmoid(-margin) - (1 - wrong) * log_sigmoid(margin)) / (1 - 2 * wrong)
+    if name == "apo_zero":
+        return 1 - torch.sigmoid(beta * ratios[:, 0]) + torch.sigmoid(beta * ratios[:, 1])
+    if name == "apo_down":
+        return torch.sigmoid(beta * ratios[:, 0]) + 1 - torch.sigmoid(margin)
+    if name == "simpo":
+        return -log_sigmoid(beta * (means[:, 0] - means[:, 1]) - loss["gamma"])
     if name == "dpo":
         x, wrong = beta * (ratios[:, 0] - ratios[:, 1]), loss["label_smoothing"]
         return -(1 - wrong) * log_sigmoid(x) - wrong * log_sigmoid(-x)
@@ -69,6 +84,11 @@ LOSSES = [
     {"name": "dpo", "beta": 0.5, "label_smoothing": 0.1},
     {"name": "ipo", "beta": 0.1},
     {"name": "orpo", "beta": 0.25},
+    {"name": "hinge", "beta": 0.1},
+    {"name": "robust", "beta": 0.5, "label_smoothing": 0.1},
+    {"name": "apo_zero", "beta": 0.25},
+    {"name": "apo_down", "beta": 0.25},
+    {"name": "simpo", "beta": 2.0, "gamma": 0.5},
     {"name": "kto", "beta": 0.1, "baseline": 0.5, "desirable_weight": 1.0, "undesirable_weight": 1.5},
 ]
 
@@ -103,3 +123,38 @@ def test_certain_and_hopeless_answers_have_finite_losses(loss: dict[str, Any]) -
     compared = Comparisons(loss, 1.0, [[0, 1, 1, 2]] * 5, -torch.ones(5, 2, dtype=torch.float64))
     for found in compared.cost(list(range(5)), pairs, torch.ones_like(pairs)):
         assert bool(found.isfinite().all()), (loss, found)
+
+
+@pytest.mark.parametrize("name", TRL["preferences"])
+def test_comparisons_have_the_values_and_gradients_of_trl(name: str) -> None:
+    theirs = TRL["preferences"][name]
+    numbers = theirs["parameters"]
+    loss: dict[str, Any] = {"name": name, "label_smoothing": 0.0, **numbers}
+    if name not in ("hinge", "robust", "apo_zero", "apo_down", "simpo"):
+        loss["name"] = "dpo"
+    pairs = [[pair["chosen"], pair["rejected"]] for pair in TRL["pairs"]]
+    if "weights" in numbers:
+        tokens = sum(len(chosen["logprobs"]) for chosen, _ in pairs)
+        loss |= {"name": "with_likelihood", "likelihood": {"of": "dpo", "scale": numbers["weights"][1] / tokens}}
+    tail = numbers.get("ld_alpha", 1.0)
+    weights = []
+    for pair in pairs:
+        shared = min(len(side["logprobs"]) for side in pair)
+        weights.append([torch.tensor([1.0 if at < shared else tail for at in range(len(side["logprobs"]))]) for side in pair])
+    weights = [[it.double() for it in pair] for pair in weights]
+
+    def sums(key: str) -> Any:
+        rows = [
+            [float((w * torch.tensor(side[key]).double()).sum()) for w, side in zip(*of, strict=True)]
+            for of in zip(weights, pairs, strict=True)
+        ]
+        return torch.tensor(rows, dtype=torch.float64)
+
+    counts = torch.tensor([[float(it.sum()) for it in pair] for pair in weights], dtype=torch.float64)
+    ranges = [[2 * i, 2 * i + 1, 2 * i + 1, 2 * i + 2] for i in range(len(pairs))]
+    compared = Comparisons(loss, 1 / len(pairs), ranges, sums("reference"))
+    value, slope = compared.cost(list(range(len(pairs))), sums("logprobs"), counts)
+    assert abs(float(value.sum()) - theirs["value"]) < 1e-6
+    for answer, gradient in enumerate(theirs["gradient"]):
+        place, side = divmod(answer, 2)
+        torch.testing.assert_close(weights[place][side] * slope[place, side], torch.tensor(gradient, dtype=torch.float64))

@@ -58,7 +58,7 @@ fn a_model_learns_to_prefer_and_is_scored_on_what_is_held_out() {
 fn every_objective_learns_and_means_something_else() {
     let project = project();
     let mut seen = vec![weights(&project.train("dpo", &[]).1)];
-    for objective in ["ipo", "orpo", "kto"] {
+    for objective in ["ipo", "orpo", "simpo", "kto"] {
         project.change("objective = \"dpo\"", &format!("objective = \"{objective}\""));
         let (steps, summary) = project.train(objective, &[]);
         let loss = numbers(&steps, &format!("{objective}_loss"));
@@ -126,7 +126,7 @@ fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
     let project = project();
     project.change("path = \"model\"", "path = \"model\"\nlora_rank = 4");
     let (_server, service) = project.tinker_service();
-    for objective in ["dpo", "ipo", "orpo", "kto"] {
+    for objective in ["dpo", "ipo", "orpo", "simpo", "kto"] {
         project.write("t.toml", config().replace("path = \"model\"", "path = \"model\"\nlora_rank = 4"));
         project.change("\"dpo\"", &format!("\"{objective}\""));
         let (here, _) = project.train(&format!("{objective}-here"), &[]);
@@ -140,6 +140,34 @@ fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
         assert_eq!((resumed.len(), &summary["steps"]), (6, &json!(12)));
         assert!(*numbers(&resumed, "test/accuracy").last().unwrap() > 0.9, "{objective}: {:?}", resumed.last());
     }
+}
+
+#[test]
+fn every_loss_of_dpo_learns_and_means_something_else() {
+    let project = project();
+    let mut seen = Vec::new();
+    for (name, keys, at_start) in [
+        ("hinge", "loss = \"hinge\"", 1.0),
+        ("robust", "loss = \"robust\", label_smoothing = 0.1", std::f64::consts::LN_2),
+        ("apo_zero", "loss = \"apo_zero\"", 1.0),
+        ("apo_down", "loss = \"apo_down\"", 1.0),
+        ("length", "length_alpha = 0.25", std::f64::consts::LN_2),
+    ] {
+        project.change("epochs = 2", &format!("epochs = 2\npreference = {{ {keys} }}"));
+        let (steps, summary) = project.train(name, &[]);
+        let loss = numbers(&steps, "dpo_loss");
+        close(loss[0], at_start);
+        assert!(loss[11] < loss[0], "{name}: {loss:?}");
+        assert!(!seen.contains(&weights(&summary)), "{name}");
+        seen.push(weights(&summary));
+        project.write("t.toml", config());
+    }
+    let plain = project.train("plain", &[]).0;
+    project.change("epochs = 2", "epochs = 2\npreference = { sft_weight = 0.5 }");
+    let kept = project.train("kept", &[]).0;
+    let nll = |steps: &[Value]| *numbers(steps, "chosen_nll").last().unwrap();
+    close(numbers(&kept, "dpo_loss")[0], std::f64::consts::LN_2 + 0.5 * numbers(&kept, "chosen_nll")[0]);
+    assert!(nll(&kept) < nll(&plain), "{} {}", nll(&kept), nll(&plain));
 }
 
 #[test]
@@ -161,6 +189,23 @@ fn keys_of_another_objective_and_numbers_that_cannot_be_are_refused_by_name() {
         ("pairs.jsonl", "none.jsonl", "none.jsonl"),
         ("epochs = 2", "preference = { beta = 0.0 }", "[trainer] preference.beta is 0, but must be"),
         ("epochs = 2", "preference = { label_smoothing = 0.5 }", "[trainer] preference.label_smoothing is 0.5"),
+        (
+            "epochs = 2",
+            "preference = { loss = \"hinge\", label_smoothing = 0.1 }",
+            "[trainer] preference.label_smoothing is of preference.loss = \"sigmoid\" and \"robust\"",
+        ),
+        (
+            "epochs = 2",
+            "preference = { length_alpha = 1.5 }",
+            "[trainer] preference.length_alpha is 1.5, but must be from 0 to 1",
+        ),
+        (
+            "epochs = 2",
+            "preference = { sft_weight = 1.0, length_alpha = 0.5 }",
+            "[trainer] preference.sft_weight is not for",
+        ),
+        ("\"dpo\"", "\"simpo\"\npreference = { reference = \"x\" }", "[trainer] preference.reference is no key of"),
+        ("epochs = 2", "preference = { gamma = 0.5 }", "but of \"simpo\""),
         (
             "epochs = 2",
             "preference = { reference = \"x\" }",
@@ -364,7 +409,7 @@ fn every_key_of_its_metrics_is_documented() {
     let same = json!({ "prompt": "a", "chosen": "b", "rejected": "b" });
     project.write("pairs.jsonl", format!("{}{same}\n", pairs(20)));
     let mut keys = std::collections::BTreeSet::new();
-    for objective in ["dpo", "ipo", "orpo", "kto"] {
+    for objective in ["dpo", "ipo", "orpo", "simpo", "kto"] {
         let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
         project.change("\"dpo\"", &format!("\"{objective}\""));
         let (steps, _) = project.train(objective, &[]);

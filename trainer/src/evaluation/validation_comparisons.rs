@@ -15,13 +15,14 @@ use crate::objectives::{Held, PreferenceScores, compared_data, fill_in};
 #[derive(Clone)]
 pub(crate) struct ComparisonScores {
     loss: PreferenceLoss,
+    length_alpha: f64,
     held: Option<Held>,
     sums: PreferenceScores,
 }
 
 impl ComparisonScores {
-    pub(crate) fn new(loss: PreferenceLoss, held: Option<Held>) -> Self {
-        Self { loss, held, sums: PreferenceScores::default() }
+    pub(crate) fn new(loss: PreferenceLoss, length_alpha: f64, held: Option<Held>) -> Self {
+        Self { loss, length_alpha, held, sums: PreferenceScores::default() }
     }
 }
 
@@ -30,12 +31,12 @@ impl DataScores for ComparisonScores {
     type Item = ComparedExample;
 
     async fn add(&mut self, rows: Vec<ComparedExample>, learner: &dyn Learner) -> Result<(), TrainError> {
-        let (data, mut list) = compared_data(&rows)?;
+        let (data, mut list) = compared_data(&rows, self.length_alpha)?;
         if let Some(held) = &self.held {
             fill_in(&mut list, &data, &held.reference.logprobs(learner, Arc::clone(&data)).await?);
         }
         let logprobs = learner.forward(Arc::clone(&data)).await?;
-        self.sums.add(&Comparisons { loss: self.loss, scale: 1.0, list }, &data, &logprobs);
+        self.sums.add(&Comparisons { loss: self.loss, scale: 1.0, likelihood_scale: 0.0, list }, &data, &logprobs);
         Ok(())
     }
 

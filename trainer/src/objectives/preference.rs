@@ -30,6 +30,10 @@ pub(crate) struct Held {
 /// Learns from comparisons.
 pub(crate) struct Preference {
     pub(crate) loss: PreferenceLoss,
+    /// What the likelihood of chosen answers counts beside it.
+    pub(crate) sft_weight: f64,
+    /// What a token counts behind the length of its comparison's shorter answer.
+    pub(crate) length_alpha: f64,
     /// `None` for a loss without a reference.
     pub(crate) held: Option<Held>,
     /// Tokens of a sequence at most, where that is known.
@@ -62,7 +66,7 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
         for (cause, rows) in &batch.skipped {
             metrics.insert(format!("data/skipped/{cause}"), (*rows).into());
         }
-        let (data, mut list) = data_of(&batch.examples)?;
+        let (data, mut list) = data_of(&batch.examples, self.length_alpha)?;
         metrics.insert("num_sequences".to_owned(), data.len().into());
         metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
         metrics.insert("num_loss_tokens".to_owned(), data.iter().map(trained).sum::<usize>().into());
@@ -77,7 +81,11 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
             metrics.insert("kto_kl".to_owned(), (*baseline).into());
         }
         let scale = 1.0 / count.max(1) as f64;
-        self.comparisons = Some(Arc::new(Comparisons { loss, scale, list }));
+        let likelihood_scale = match self.sft_weight > 0.0 {
+            true => self.sft_weight / chosen_tokens(&list, &data).max(1) as f64,
+            false => 0.0,
+        };
+        self.comparisons = Some(Arc::new(Comparisons { loss, scale, likelihood_scale, list }));
         let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
         let substeps = Lesson::substeps_of([data], LossFunction::CrossEntropy);
         Ok(Lesson { substeps, metrics, uses, ..Lesson::default() })
@@ -106,7 +114,12 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
             trained_tokens = pass.data.iter().map(trained).sum();
         }
         let key = match self.loss {
-            PreferenceLoss::Dpo { .. } => "dpo_loss",
+            PreferenceLoss::Dpo { .. }
+            | PreferenceLoss::Hinge { .. }
+            | PreferenceLoss::Robust { .. }
+            | PreferenceLoss::ApoZero { .. }
+            | PreferenceLoss::ApoDown { .. } => "dpo_loss",
+            PreferenceLoss::Simpo { .. } => "simpo_loss",
             PreferenceLoss::Ipo { .. } => "ipo_loss",
             PreferenceLoss::Orpo { .. } => "orpo_loss",
             PreferenceLoss::Kto { .. } => "kto_loss",
@@ -170,14 +183,43 @@ fn datum(sequence: &WeightedTokens) -> Result<Datum, AdapterError> {
     supervised_datum(&sequence.tokens, &sequence.weights, None, Reduction::None)
 }
 
-/// Rows for the learner, of each comparison the chosen answer's before the rejected one's.
-pub(crate) fn data_of(examples: &[ComparedExample]) -> Result<(Arc<[Datum]>, Vec<Comparison>), AdapterError> {
+/// Trained tokens of the chosen answers.
+fn chosen_tokens(list: &[Comparison], data: &[Datum]) -> usize {
+    let chosen = list.iter().filter_map(|comparison| comparison.chosen.as_ref());
+    chosen.flat_map(|answer| &data[answer.data.clone()]).map(trained).sum()
+}
+
+/// Trained tokens of an answer's sequences.
+fn answer_length(sequences: &[WeightedTokens]) -> usize {
+    sequences.iter().flat_map(|sequence| &sequence.weights).filter(|weight| **weight != 0.0).count()
+}
+
+/// The sequences of an answer, in which trained tokens behind the first `shared` count `alpha` times as much.
+fn shortened(sequences: &[WeightedTokens], shared: usize, alpha: f64) -> Vec<WeightedTokens> {
+    let mut sequences = sequences.to_vec();
+    let weights = sequences.iter_mut().flat_map(|sequence| &mut sequence.weights);
+    for weight in weights.filter(|weight| **weight != 0.0).skip(shared) {
+        *weight *= alpha as f32;
+    }
+    sequences
+}
+
+/// Rows for the learner, of each comparison the chosen answer's before the rejected one's. Trained tokens behind the length of
+/// the shorter answer count `length_alpha` times as much.
+pub(crate) fn data_of(
+    examples: &[ComparedExample],
+    length_alpha: f64,
+) -> Result<(Arc<[Datum]>, Vec<Comparison>), AdapterError> {
     let (mut data, mut list) = (Vec::new(), Vec::with_capacity(examples.len()));
     for example in examples {
+        let shared = match (&example.chosen, &example.rejected) {
+            (Some(chosen), Some(rejected)) => answer_length(chosen).min(answer_length(rejected)),
+            _ => usize::MAX,
+        };
         let mut answer = |sequences: &Option<Vec<WeightedTokens>>| {
             let Some(sequences) = sequences else { return Ok(None) };
             let begin = data.len();
-            for sequence in sequences {
+            for sequence in &shortened(sequences, shared, length_alpha) {
                 data.push(datum(sequence)?);
             }
             Ok::<_, AdapterError>(Some(ComparedAnswer { data: begin..data.len(), reference: 0.0 }))
@@ -213,12 +255,25 @@ mod tests {
     #[test]
     fn datums_follow_each_other_and_know_their_reference() {
         let alone = ComparedExample { chosen: None, ..pair(2, &[], &[7]) };
-        let (data, mut list) = data_of(&[pair(3, &[1, 2], &[3]), alone]).unwrap();
+        let (data, mut list) = data_of(&[pair(3, &[1, 2], &[3]), alone], 1.0).unwrap();
         assert_eq!(data.iter().map(Datum::positions).collect::<Vec<_>>(), [4, 3, 2]);
         fill_in(&mut list, &data, &[vec![-9.0, -9.0, -1.0, -2.0], vec![-9.0, -9.0, -4.0], vec![-9.0, -5.0]]);
         let reference = |answer: &Option<ComparedAnswer>| answer.as_ref().map(|answer| answer.reference);
         let known: Vec<_> = list.iter().map(|one| (reference(&one.chosen), reference(&one.rejected))).collect();
         assert_eq!(known, [(Some(-3.0), Some(-4.0)), (None, Some(-5.0))]);
+    }
+
+    #[test]
+    fn tokens_behind_the_shorter_answer_count_less() {
+        let (data, _) = data_of(&[pair(2, &[1, 2, 3], &[4])], 0.25).unwrap();
+        let weights: Vec<_> = data
+            .iter()
+            .map(|datum| match &datum.loss_inputs {
+                LossInputs::Supervised { weights } => weights.clone(),
+                LossInputs::SoftTargets { .. } | LossInputs::Policy { .. } => unreachable!(),
+            })
+            .collect();
+        assert_eq!(weights, [vec![0.0, 1.0, 0.25, 0.25], vec![0.0, 1.0]]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub use self::keys::evaluation::{EvaluationOptions, StopRule};
 pub use self::keys::failures::FailureOptions;
 pub use self::keys::harvest::{HarvestOptions, PublishRule};
 pub use self::keys::objective_name::ObjectiveName;
-pub use self::keys::preference::{PairwiseOptions, PreferenceOptions};
+pub use self::keys::preference::{DpoLoss, PairwiseOptions, PreferenceOptions};
 pub use self::keys::schedule::{LearningRateSchedule, UpdateCount};
 pub use self::objective::ObjectiveOptions;
 pub use self::objectives::dpo::DpoOptions;
@@ -30,6 +30,7 @@ pub use self::objectives::on_policy_distillation::OnPolicyDistillationOptions;
 pub use self::objectives::orpo::OrpoOptions;
 pub use self::objectives::reward_model::RewardModelOptions;
 pub use self::objectives::sft::SftOptions;
+pub use self::objectives::simpo::SimpoOptions;
 pub use self::plan::{ComparedAnswers, ComparisonPlan, ConversationPlan, RolloutPlan, RowKind, TrainingPlan};
 pub use self::policy::advantages::{
     AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,

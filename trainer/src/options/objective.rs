@@ -12,6 +12,7 @@ use super::objectives::on_policy_distillation::OnPolicyDistillationOptions;
 use super::objectives::orpo::OrpoOptions;
 use super::objectives::reward_model::RewardModelOptions;
 use super::objectives::sft::SftOptions;
+use super::objectives::simpo::SimpoOptions;
 use super::objectives::variant::Variant;
 use super::shared::common::CommonOptions;
 
@@ -73,6 +74,7 @@ objectives! {
     Dpo(DpoOptions),
     Ipo(IpoOptions),
     Orpo(OrpoOptions),
+    Simpo(SimpoOptions),
     Kto(KtoOptions),
     RewardModel(RewardModelOptions),
 }

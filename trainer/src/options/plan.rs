@@ -75,6 +75,10 @@ pub struct ComparisonPlan {
     pub data: DataOptions,
     /// What is made of two logprobs.
     pub loss: PreferenceLoss,
+    /// What the likelihood of chosen answers counts beside it.
+    pub sft_weight: f64,
+    /// What a token counts behind the length of its comparison's shorter answer.
+    pub length_alpha: f64,
     /// What a row may be.
     pub answers: ComparedAnswers,
 }
@@ -109,16 +113,23 @@ impl TrainerOptions {
                 TrainingPlan::Conversations(Box::new(self.of_conversations(&options.data, RowKind::Questions)))
             }
             ObjectiveOptions::Dpo(options) => {
-                let loss = PreferenceLoss::Dpo { beta: options.beta, label_smoothing: options.label_smoothing };
-                self.of_comparisons(&options.data, loss, ComparedAnswers::Pairs)
+                let plan = self.of_comparisons(&options.data, options.loss(), ComparedAnswers::Pairs);
+                let (sft_weight, length_alpha) = (options.sft_weight, options.length_alpha);
+                TrainingPlan::Comparisons(Box::new(ComparisonPlan { sft_weight, length_alpha, ..plan }))
             }
             ObjectiveOptions::Ipo(options) => {
                 let loss = PreferenceLoss::Ipo { beta: options.beta };
-                self.of_comparisons(&options.data, loss, ComparedAnswers::Pairs)
+                TrainingPlan::Comparisons(Box::new(self.of_comparisons(&options.data, loss, ComparedAnswers::Pairs)))
             }
             ObjectiveOptions::Orpo(options) => {
                 let loss = PreferenceLoss::Orpo { beta: options.beta };
-                self.of_comparisons(&options.data, loss, ComparedAnswers::Pairs)
+                TrainingPlan::Comparisons(Box::new(self.of_comparisons(&options.data, loss, ComparedAnswers::Pairs)))
+            }
+            ObjectiveOptions::Simpo(options) => {
+                let loss = PreferenceLoss::Simpo { beta: options.beta, gamma: options.gamma };
+                let plan = self.of_comparisons(&options.data, loss, ComparedAnswers::Pairs);
+                let sft_weight = options.sft_weight;
+                TrainingPlan::Comparisons(Box::new(ComparisonPlan { sft_weight, ..plan }))
             }
             ObjectiveOptions::Kto(options) => {
                 let loss = PreferenceLoss::Kto {
@@ -128,7 +139,8 @@ impl TrainerOptions {
                     desirable_weight: options.desirable_weight,
                     undesirable_weight: options.undesirable_weight,
                 };
-                self.of_comparisons(&options.data, loss, ComparedAnswers::PairsOrSingle)
+                let answers = ComparedAnswers::PairsOrSingle;
+                TrainingPlan::Comparisons(Box::new(self.of_comparisons(&options.data, loss, answers)))
             }
         })
     }
@@ -158,8 +170,8 @@ impl TrainerOptions {
         TrainingPlan::Conversations(Box::new(ConversationPlan { reduction: options.reduction, top_k, ..plan }))
     }
 
-    fn of_comparisons(&self, data: &DataOptions, loss: PreferenceLoss, answers: ComparedAnswers) -> TrainingPlan {
+    fn of_comparisons(&self, data: &DataOptions, loss: PreferenceLoss, answers: ComparedAnswers) -> ComparisonPlan {
         let (common, data) = (self.common.clone(), data.clone());
-        TrainingPlan::Comparisons(Box::new(ComparisonPlan { common, data, loss, answers }))
+        ComparisonPlan { common, data, loss, sft_weight: 0.0, length_alpha: 1.0, answers }
     }
 }

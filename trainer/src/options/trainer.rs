@@ -75,6 +75,7 @@ impl TrainerOptions {
         if !is_written("evaluation.every") {
             objective.set_evaluation_every(usual.evaluation_every);
         }
+        objective.set_own_defaults(&is_written);
         self.common.set_defaults(&usual, is_written);
     }
 
@@ -116,6 +117,7 @@ impl TrainerOptions {
             ObjectiveOptions::Dpo(options) => Some(&options.data),
             ObjectiveOptions::Ipo(options) => Some(&options.data),
             ObjectiveOptions::Orpo(options) => Some(&options.data),
+            ObjectiveOptions::Simpo(options) => Some(&options.data),
             ObjectiveOptions::Kto(options) => Some(&options.data),
             ObjectiveOptions::RewardModel(options) => Some(&options.data),
         }

@@ -93,7 +93,7 @@ fn needs_of(trainer: &TrainerOptions) -> Result<Vec<KeyedNeed>, TrainError> {
         ObjectiveOptions::Dpo(options) => comparisons(Some(&options.reference)),
         ObjectiveOptions::Ipo(options) => comparisons(Some(&options.reference)),
         ObjectiveOptions::Kto(options) => comparisons(Some(&options.reference)),
-        ObjectiveOptions::Orpo(_) => comparisons(None),
+        ObjectiveOptions::Orpo(_) | ObjectiveOptions::Simpo(_) => comparisons(None),
     }
 }
 

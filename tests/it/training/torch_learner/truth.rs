@@ -27,12 +27,17 @@ const LOSSES: [LossFunction; 6] = [
     LossFunction::Gspo(BOUNDS),
 ];
 
-const PREFERENCES: [PreferenceLoss; 5] = [
+const PREFERENCES: [PreferenceLoss; 10] = [
     PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 },
     PreferenceLoss::Dpo { beta: 0.5, label_smoothing: 0.1 },
     PreferenceLoss::Ipo { beta: 0.1 },
     PreferenceLoss::Orpo { beta: 0.25 },
     PreferenceLoss::Kto { beta: 0.1, baseline: 0.5, desirable_weight: 1.0, undesirable_weight: 1.5 },
+    PreferenceLoss::Hinge { beta: 0.1 },
+    PreferenceLoss::Robust { beta: 0.5, label_smoothing: 0.1 },
+    PreferenceLoss::ApoZero { beta: 0.25 },
+    PreferenceLoss::ApoDown { beta: 0.25 },
+    PreferenceLoss::Simpo { beta: 2.0, gamma: 0.5 },
 ];
 
 /// Numbers that look random, the same each time: from 0 up to 1.
@@ -98,7 +103,7 @@ fn comparisons(loss: PreferenceLoss) -> Arc<Comparisons> {
         Comparison { chosen: answer(0..1, -20.0), rejected: answer(1..2, -40.0) },
         Comparison { chosen: answer(2..4, -90.0), rejected: answer(4..6, -20.0) },
     ];
-    Arc::new(Comparisons { loss, scale: 0.5, list })
+    Arc::new(Comparisons { loss, scale: 0.5, likelihood_scale: 0.01, list })
 }
 
 /// The same model trained by both, and a checkpoint that both go on from.

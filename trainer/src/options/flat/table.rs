@@ -25,11 +25,11 @@ use crate::options::policy::sampling_schedule::SamplingSchedule;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TrainerTable {
-    /// What a run learns by: `grpo`, from rewards; `sft`, from conversations that are there; `dpo`, `ipo`, `orpo`, `kto` or `reward_model`, from
+    /// What a run learns by: `grpo`, from rewards; `sft`, from conversations that are there; `dpo`, `ipo`, `orpo`, `simpo`, `kto` or `reward_model`, from
     /// comparisons of answers; `on_policy_distillation`, from a teacher's logprobs of what the policy sampled, or
     /// `off_policy_distillation`, from those of conversations.
     pub(crate) objective: ObjectiveName,
-    /// Of `sft` and `off_policy_distillation`: the conversations. Of `dpo`, `ipo`, `orpo`, `kto`, `reward_model`: the comparisons.
+    /// Of `sft` and `off_policy_distillation`: the conversations. Of `dpo`, `ipo`, `orpo`, `simpo`, `kto`, `reward_model`: the comparisons.
     pub(crate) source: Option<DataSource>,
     /// Of `sft` and `off_policy_distillation`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
     pub(crate) train_on: TrainOn,

@@ -21,6 +21,8 @@ pub enum ObjectiveName {
     Ipo,
     /// Comparisons: the chosen answer's likelihood, and its odds against the rejected one's; without a reference.
     Orpo,
+    /// Comparisons: the mean logprobs of both answers and a margin; without a reference.
+    Simpo,
     /// Comparisons, or answers that are good or bad, each by itself.
     Kto,
     /// Comparisons, as questions whose answer is one letter: a model that says which of two answers is better.
@@ -29,7 +31,7 @@ pub enum ObjectiveName {
 
 impl ObjectiveName {
     /// Every one.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Grpo,
         Self::Sft,
         Self::OnPolicyDistillation,
@@ -37,6 +39,7 @@ impl ObjectiveName {
         Self::Dpo,
         Self::Ipo,
         Self::Orpo,
+        Self::Simpo,
         Self::Kto,
         Self::RewardModel,
     ];
@@ -53,7 +56,7 @@ impl ObjectiveName {
 
     /// Whether it makes one of two answers likelier beside the other.
     pub fn compares(self) -> bool {
-        matches!(self, Self::Dpo | Self::Ipo | Self::Orpo | Self::Kto)
+        matches!(self, Self::Dpo | Self::Ipo | Self::Orpo | Self::Simpo | Self::Kto)
     }
 
     /// As a config names it.
@@ -66,6 +69,7 @@ impl ObjectiveName {
             Self::Dpo => "dpo",
             Self::Ipo => "ipo",
             Self::Orpo => "orpo",
+            Self::Simpo => "simpo",
             Self::Kto => "kto",
             Self::RewardModel => "reward_model",
         }

@@ -23,6 +23,14 @@ pub(crate) fn positive(key: &str, value: f64) -> Result<(), TrainError> {
     refuse(key, value, "must be a finite number above 0, such as 1e-4")
 }
 
+/// Refuses what nothing can count.
+pub(crate) fn not_negative(key: &str, value: f64) -> Result<(), TrainError> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    refuse(key, value, "must be a finite number of at least 0")
+}
+
 /// Refuses what no share can be that something keeps.
 pub(crate) fn share(key: &str, value: f64) -> Result<(), TrainError> {
     if (0.0..1.0).contains(&value) { Ok(()) } else { refuse(key, value, "must be at least 0 and below 1") }

@@ -9,4 +9,5 @@ pub(super) mod on_policy_distillation;
 pub(super) mod orpo;
 pub(super) mod reward_model;
 pub(super) mod sft;
+pub(super) mod simpo;
 pub(super) mod variant;

@@ -21,7 +21,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     config.torch.check().map_err(anyhow::Error::msg)?;
     check_shared_gpu(config)?;
     check_prime_rl(config)?;
-    check_temperature(config)?;
+    check_tinker(config)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }
@@ -57,11 +57,18 @@ fn check_shared_gpu(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a temperature that the learner's wire cannot say.
-fn check_temperature(config: &Config) -> Result<()> {
-    let temperature = config.trainer.rollouts().map_or(1.0, RolloutOptions::temperature);
+/// Refuses what the Tinker API's wire cannot say.
+fn check_tinker(config: &Config) -> Result<()> {
+    let Some(rollouts) = config.trainer.rollouts() else { return Ok(()) };
+    let temperature = rollouts.temperature();
     let at_service = |model: &&ModelEntry| model.trained && model.backend == Backend::Tinker;
     match config.models.iter().find(at_service) {
+        Some(model) if rollouts.entropy_bonus > 0.0 => bail!(
+            "[trainer] entropy_bonus is {}, but model `{}` is trained over the Tinker API, whose losses have no entropy: leave \
+             it out",
+            rollouts.entropy_bonus,
+            model.name
+        ),
         Some(model) if temperature != 1.0 => bail!(
             "[trainer] sampling_parameters.temperature is {temperature}, but model `{}` is trained over the Tinker API, whose \
              losses are at temperature 1: leave it out",
@@ -100,8 +107,10 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         ("epsilon", course.epsilon != usual.epsilon, of_trainer),
         ("learning_rate_schedule", course.learning_rate_schedule != usual.learning_rate_schedule, of_trainer),
         ("warmup", course.warmup != usual.warmup, of_trainer),
+        ("rollout_length", rollouts.rollout_length.is_some(), of_trainer),
         ("kl", rollouts.kl.is_some(), needs_logprobs),
         ("importance_mask", rollouts.importance_mask.is_some(), needs_logprobs),
+        ("entropy_bonus", rollouts.entropy_bonus > 0.0, of_trainer),
         ("substeps", rollouts.substeps != plain.substeps, "is more than 1, and prime-rl makes one step of an update"),
         (
             "conversations",

@@ -166,6 +166,21 @@ impl Learner for TorchLearner {
         .await
     }
 
+    async fn forward_backward_with_entropy(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+        entropy_weight: f32,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.run(move |child| {
+            let body = CallTensors::of(&data)?.to_bytes()?;
+            let loss = json!({ "name": loss.name(), "configuration": loss.configuration() });
+            let call = "forward_backward_with_entropy";
+            learnt(child, &json!({ "call": call, "loss": loss, "entropy_weight": entropy_weight }), &body, &data)
+        })
+        .await
+    }
+
     async fn forward_backward_comparisons(
         &self,
         data: Arc<[Datum]>,

@@ -92,6 +92,21 @@ pub trait Learner: Send + Sync + 'static {
     /// Adds the gradient of `loss` over `data` to what has accumulated.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError>;
 
+    /// As [`forward_backward`](Self::forward_backward), less `entropy_weight` times the exact entropy, in nats, of the distribution
+    /// that predicts each target which takes part in the loss. The sum that is told is that of the loss alone.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] from a host that cannot.
+    async fn forward_backward_with_entropy(
+        &self,
+        _data: Arc<[Datum]>,
+        _loss: LossFunction,
+        _entropy_weight: f32,
+    ) -> Result<ForwardBackward, BackendError> {
+        let message = "[trainer] entropy_bonus: this model host has no gradient of an entropy; leave it out".to_owned();
+        Err(BackendError::Configuration { message })
+    }
+
     /// As [`forward_backward`](Self::forward_backward), for a loss of whole answers. A host that has no such loss is asked
     /// for the logprobs first, and then for the gradient of the cross entropy that has the same one.
     async fn forward_backward_comparisons(

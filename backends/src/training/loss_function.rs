@@ -31,6 +31,22 @@ pub enum LossFunction {
     ImportanceSampling,
     /// `-min(ratio * advantage, clip(ratio) * advantage)` per token.
     Ppo(RatioBounds),
+    /// As `Ppo`, and where the advantage is negative at least `ratio_limit * advantage` (dual clip: Ye et al. 2020): a token that
+    /// became far likelier than when it was sampled does not pull without end.
+    DualClip {
+        /// Of the ratio, as PPO's.
+        bounds: RatioBounds,
+        /// Greatest ratio of a token whose advantage is negative.
+        ratio_limit: f32,
+    },
+    /// `-4 / tau * sigmoid(tau * (ratio - 1)) * advantage` per token (SAPO: Gao et al. 2025): a gate that closes softly the
+    /// farther the ratio is from 1. `tau` goes by the advantage's sign.
+    Sapo {
+        /// Where the advantage is above 0.
+        positive: f32,
+        /// Elsewhere.
+        negative: f32,
+    },
     /// `-clip(ratio) * logprob * advantage` per token; the gradient does not run through the ratio.
     Cispo(RatioBounds),
     /// `-(logprob * advantage - beta / 2 * (logprob - sampler_logprob)^2)` per token.
@@ -45,14 +61,22 @@ pub enum LossFunction {
 const LOW: &str = "clip_low_threshold";
 const HIGH: &str = "clip_high_threshold";
 const BETA: &str = "beta";
+const RATIO_LIMIT: &str = "ratio_limit";
+const POSITIVE: &str = "temperature_positive";
+const NEGATIVE: &str = "temperature_negative";
 
 impl LossFunction {
-    /// Its name in the Tinker API.
+    /// SAPO's temperatures, of a positive and of any other advantage, unless configured otherwise.
+    pub const SAPO: (f32, f32) = (1.0, 1.05);
+
+    /// Its name in the Tinker API, which has neither `ppo_dual_clip` nor `sapo`: our own service alone takes these.
     pub fn name(self) -> &'static str {
         match self {
             Self::CrossEntropy => "cross_entropy",
             Self::ImportanceSampling => "importance_sampling",
             Self::Ppo(_) => "ppo",
+            Self::DualClip { .. } => "ppo_dual_clip",
+            Self::Sapo { .. } => "sapo",
             Self::Cispo(_) => "cispo",
             Self::Dro { .. } => "dro",
             Self::Gspo(_) => "gspo",
@@ -65,6 +89,13 @@ impl LossFunction {
             Self::CrossEntropy | Self::ImportanceSampling => BTreeMap::new(),
             Self::Ppo(bounds) | Self::Cispo(bounds) | Self::Gspo(bounds) => {
                 [(LOW, f64::from(bounds.low)), (HIGH, f64::from(bounds.high))].into()
+            }
+            Self::DualClip { bounds, ratio_limit } => {
+                let [low, high, limit] = [bounds.low, bounds.high, ratio_limit].map(f64::from);
+                [(LOW, low), (HIGH, high), (RATIO_LIMIT, limit)].into()
+            }
+            Self::Sapo { positive, negative } => {
+                [(POSITIVE, f64::from(positive)), (NEGATIVE, f64::from(negative))].into()
             }
             Self::Dro { beta } => [(BETA, f64::from(beta))].into(),
         }
@@ -90,6 +121,13 @@ impl LossFunction {
             "cross_entropy" => Self::CrossEntropy,
             "importance_sampling" => Self::ImportanceSampling,
             "ppo" => Self::Ppo(bounds(RatioBounds::PPO)?),
+            "ppo_dual_clip" => {
+                Self::DualClip { bounds: bounds(RatioBounds::PPO)?, ratio_limit: number(RATIO_LIMIT, None)? }
+            }
+            "sapo" => Self::Sapo {
+                positive: number(POSITIVE, Some(Self::SAPO.0))?,
+                negative: number(NEGATIVE, Some(Self::SAPO.1))?,
+            },
             "cispo" => Self::Cispo(bounds(RatioBounds::CISPO)?),
             "dro" => Self::Dro { beta: number(BETA, None)? },
             "gspo" => Self::Gspo(bounds(RatioBounds::GSPO)?),
@@ -125,6 +163,8 @@ mod tests {
             LossFunction::Cispo(bounds),
             LossFunction::Dro { beta: 0.25 },
             LossFunction::Gspo(bounds),
+            LossFunction::DualClip { bounds, ratio_limit: 3.0 },
+            LossFunction::Sapo { positive: 1.0, negative: 2.0 },
         ] {
             let numbers: Vec<_> = loss.configuration().into_iter().collect();
             assert_eq!(named(loss.name(), &numbers), Ok(loss));

@@ -102,6 +102,15 @@ impl Learner for PublishingLearner {
         self.learner.forward_backward(data, loss).await
     }
 
+    async fn forward_backward_with_entropy(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+        entropy_weight: f32,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.learner.forward_backward_with_entropy(data, loss, entropy_weight).await
+    }
+
     async fn forward_backward_comparisons(
         &self,
         data: Arc<[Datum]>,

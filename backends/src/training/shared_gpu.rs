@@ -182,6 +182,15 @@ impl Learner for SharingLearner {
         self.0.pass(self.0.learner.forward_backward(data, loss)).await
     }
 
+    async fn forward_backward_with_entropy(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+        entropy_weight: f32,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.0.pass(self.0.learner.forward_backward_with_entropy(data, loss, entropy_weight)).await
+    }
+
     async fn forward_backward_comparisons(
         &self,
         data: Arc<[Datum]>,

@@ -28,7 +28,7 @@ pub(crate) use pointwise::{
     HeadNorms, Rotation, add_bias, bias_backward, norm_and_rotate, norm_and_rotate_backward, rms_norm,
     rms_norm_backward, swiglu, swiglu_backward,
 };
-pub(crate) use softmax::{LogSoftmax, softmax_gradient};
+pub(crate) use softmax::{LogSoftmax, add_entropy_gradient, softmax_gradient};
 pub use square_product::square_product;
 
 /// Runs a loop compiled for the processor's vectors.

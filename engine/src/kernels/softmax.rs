@@ -91,6 +91,29 @@ pub(crate) fn softmax_gradient(
     entropy
 }
 
+/// Adds to a gradient by the logits that of `-weight * entropy`, which is `weight * p * (log p + entropy)` over the temperature.
+pub(crate) fn add_entropy_gradient(
+    gradient: &mut [f32],
+    logits: &[f32],
+    softmax: &LogSoftmax,
+    entropy: f32,
+    weight: f32,
+) {
+    let LogSoftmax { highest, temperature, log_sum } = *softmax;
+    vectorised(
+        #[inline(always)]
+        || {
+            let logits = &logits[..gradient.len()];
+            for token in 0..gradient.len() {
+                let logprob = (logits[token] - highest) / temperature - log_sum;
+                let probability = exp(logprob);
+                let slope = surprise(probability, logprob) + probability * entropy;
+                gradient[token] += weight / temperature * slope;
+            }
+        },
+    );
+}
+
 /// `p log p`, which is 0 of a token that cannot come.
 #[inline(always)]
 fn surprise(probability: f32, logprob: f32) -> f32 {

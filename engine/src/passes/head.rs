@@ -1,6 +1,6 @@
 use crate::adapters::adapter::{AdapterRun, adapt};
 use crate::adapters::policy::Policy;
-use crate::kernels::{LogSoftmax, softmax_gradient};
+use crate::kernels::{LogSoftmax, add_entropy_gradient, softmax_gradient};
 use crate::model::pass_sizes::chunk_rows;
 use crate::model::projection::Projection;
 use crate::passes::backward::ProductScratch;
@@ -19,6 +19,8 @@ pub(crate) struct Prediction {
     pub(crate) loss: TokenLoss,
     /// What the logits are divided by; of all predictions of a sequence the same.
     pub(crate) temperature: f32,
+    /// What the entropy is worth, in the gradient alone; of all predictions of a sequence the same.
+    pub(crate) entropy_weight: f32,
     /// Filled in by the head.
     pub(crate) logprob: f32,
     /// Of the distribution that the row predicts, in nats, at the first of a sequence's predictions from it; filled in by a
@@ -29,7 +31,7 @@ pub(crate) struct Prediction {
 impl Prediction {
     /// One at temperature 1 of which nothing is known yet.
     pub(crate) fn new(row: usize, slot: usize, target: u32, loss: TokenLoss) -> Self {
-        Self { row, sequence: 0, slot, target, loss, temperature: 1.0, logprob: 0.0, entropy: 0.0 }
+        Self { row, sequence: 0, slot, target, loss, temperature: 1.0, entropy_weight: 0.0, logprob: 0.0, entropy: 0.0 }
     }
 
     /// The same at another temperature.
@@ -135,7 +137,12 @@ fn differentiate_row(of_row: &mut [Prediction], logits: &mut [f32]) {
     let slope = |prediction: &Prediction| prediction.loss.slope(prediction.logprob) / temperature;
     let total = of_row.iter().map(slope).reduce(|sum, slope| sum + slope).unwrap_or_default();
     let slopes = of_row.iter().map(|prediction| (prediction.target as usize, slope(prediction)));
+    let entropy_weight = of_row.first().map_or(0.0, |first| first.entropy_weight);
+    let known = if entropy_weight == 0.0 { Vec::new() } else { logits.to_vec() };
     let entropy = softmax_gradient(logits, &softmax, total, slopes);
+    if entropy_weight != 0.0 {
+        add_entropy_gradient(logits, &known, &softmax, entropy, entropy_weight);
+    }
     if let Some(first) = of_row.first_mut() {
         first.entropy = entropy;
     }
@@ -194,11 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_at_a_temperature_is_the_values_derivative() {
+    fn the_gradient_at_a_temperature_with_an_entropy_is_the_values_derivative() {
         let logits = [0.5_f32, -1.25, 2.0, 0.75, -0.5];
         let learn = |logits: &[f32]| {
             let sampled = Sampled { logprob: -1.0, advantage: 1.5 };
             let prediction = Prediction::new(0, 0, 3, TokenLoss::ImportanceSampling { sampled }).at_temperature(0.7);
+            let prediction = Prediction { entropy_weight: 0.4, ..prediction };
             let (mut of_row, mut gradient) = ([prediction], logits.to_vec());
             differentiate_row(&mut of_row, &mut gradient);
             (of_row[0], gradient)
@@ -214,7 +222,7 @@ mod tests {
                 let mut logits = logits;
                 logits[place] += step;
                 let made = learn(&logits).0;
-                made.loss.value(made.logprob)
+                made.loss.value(made.logprob) - 0.4 * f64::from(made.entropy)
             };
             let numeric = (moved(1.0 / 128.0) - moved(-1.0 / 128.0)) * 64.0;
             assert!((f64::from(slope) - numeric).abs() < 1e-3, "{place}: {slope} {numeric}");

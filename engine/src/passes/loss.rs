@@ -12,6 +12,10 @@ pub(crate) enum TokenLoss {
     ImportanceSampling { sampled: Sampled },
     /// `-min(ratio * advantage, clip(ratio) * advantage)`.
     Ppo { sampled: Sampled, bounds: RatioBounds },
+    /// As PPO's, but no less than the limit allows where the advantage is negative.
+    DualClip { sampled: Sampled, bounds: RatioBounds, ratio_limit: f32 },
+    /// `-4 / tau * sigmoid(tau * (ratio - 1)) * advantage`.
+    Sapo { sampled: Sampled, tau: f32 },
     /// `-clip(ratio) * logprob * advantage`, the ratio taken as a number.
     Cispo { sampled: Sampled, bounds: RatioBounds },
     /// `-(logprob * advantage - beta / 2 * (logprob - sampler_logprob)^2)`.
@@ -38,6 +42,10 @@ fn clip(ratio: f32, bounds: RatioBounds) -> f32 {
     ratio.clamp(bounds.low, bounds.high)
 }
 
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 /// The clipped objective at a ratio, and whether the gradient runs through it.
 fn clipped(ratio: f32, advantage: f32, bounds: RatioBounds) -> (f32, bool) {
     let (whole, limited) = (ratio * advantage, clip(ratio, bounds) * advantage);
@@ -55,6 +63,13 @@ impl TokenLoss {
             }
             TokenLoss::Ppo { sampled, bounds } => {
                 -f64::from(clipped(sampled.ratio(logprob), sampled.advantage, bounds).0)
+            }
+            TokenLoss::DualClip { sampled, bounds, ratio_limit } => {
+                -f64::from(clipped(sampled.ratio(logprob).min(ratio_limit), sampled.advantage, bounds).0)
+            }
+            TokenLoss::Sapo { sampled, tau } => {
+                let gate = sigmoid(tau * (sampled.ratio(logprob) - 1.0));
+                -f64::from(4.0 / tau * gate) * f64::from(sampled.advantage)
             }
             TokenLoss::Cispo { sampled, bounds } => {
                 let ratio = f64::from(clip(sampled.ratio(logprob), bounds));
@@ -81,6 +96,18 @@ impl TokenLoss {
                     (_, false) => 0.0,
                 }
             }
+            TokenLoss::DualClip { sampled, bounds, ratio_limit } => {
+                let ratio = sampled.ratio(logprob);
+                match clipped(ratio.min(ratio_limit), sampled.advantage, bounds) {
+                    (_, true) if ratio <= ratio_limit => -ratio * sampled.advantage,
+                    _ => 0.0,
+                }
+            }
+            TokenLoss::Sapo { sampled, tau } => {
+                let ratio = sampled.ratio(logprob);
+                let gate = sigmoid(tau * (ratio - 1.0));
+                -4.0 * gate * (1.0 - gate) * ratio * sampled.advantage
+            }
             TokenLoss::Cispo { sampled, bounds } => -clip(sampled.ratio(logprob), bounds) * sampled.advantage,
             TokenLoss::Dro { sampled, beta } => -(sampled.advantage - beta * (logprob - sampled.logprob)),
             TokenLoss::OfSequence { slope, .. } => slope,
@@ -101,6 +128,10 @@ pub(crate) fn token_losses(datum: &Datum, function: LossFunction, logprobs: &[f3
     let of_token = |sampled: Sampled| match function {
         LossFunction::ImportanceSampling => TokenLoss::ImportanceSampling { sampled },
         LossFunction::Ppo(bounds) => TokenLoss::Ppo { sampled, bounds },
+        LossFunction::DualClip { bounds, ratio_limit } => TokenLoss::DualClip { sampled, bounds, ratio_limit },
+        LossFunction::Sapo { positive, negative } => {
+            TokenLoss::Sapo { sampled, tau: if sampled.advantage > 0.0 { positive } else { negative } }
+        }
         LossFunction::Cispo(bounds) => TokenLoss::Cispo { sampled, bounds },
         LossFunction::Dro { beta } => TokenLoss::Dro { sampled, beta },
         // Of a sequence, which is done below.
@@ -244,6 +275,8 @@ mod tests {
                 TokenLoss::ImportanceSampling { sampled },
                 TokenLoss::Ppo { sampled, bounds: BOUNDS },
                 TokenLoss::Dro { sampled, beta: 0.5 },
+                TokenLoss::DualClip { sampled, bounds: BOUNDS, ratio_limit: 1.5 },
+                TokenLoss::Sapo { sampled, tau: 1.05 },
             ] {
                 for ratio in [0.5_f32, 0.9, 1.1, 2.0] {
                     let (logprob, step) = (-1.0 + ratio.ln(), 1.0 / 256.0);

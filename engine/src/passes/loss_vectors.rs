@@ -60,3 +60,40 @@ fn pytorchs_losses_and_gradients() {
         close(value, theirs["value"].as_f64().unwrap(), name);
     }
 }
+
+/// Of TRL's own code: means over each rollout's tokens, and over rollouts.
+#[test]
+fn trls_losses_and_gradients() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/trl/losses.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let rollouts = file["rollouts"].as_array().unwrap();
+    let bounds = RatioBounds { low: 0.8, high: 1.28 };
+    for (name, function) in [
+        ("dual_clip", LossFunction::DualClip { bounds, ratio_limit: 1.5 }),
+        ("sapo", LossFunction::Sapo { positive: 1.0, negative: 1.05 }),
+        ("sapo_other_temperatures", LossFunction::Sapo { positive: 2.0, negative: 3.0 }),
+    ] {
+        let theirs = &file["policies"][name];
+        let mut value = 0.0;
+        for (rollout, gradient) in rollouts.iter().zip(theirs["gradient"].as_array().unwrap()) {
+            let logprobs = floats(&rollout["logprobs"]);
+            let count = logprobs.len();
+            let advantage = rollout["advantage"].as_f64().unwrap() as f32;
+            let loss_inputs = LossInputs::Policy {
+                logprobs: floats(&rollout["sampler"]),
+                advantages: vec![advantage; count],
+                mask: vec![1.0; count],
+            };
+            let targets = vec![1; count];
+            let model_input = vec![Chunk::Tokens(targets.clone())];
+            let datum = Datum { model_input, target_tokens: targets, loss_inputs };
+            let share = 1.0 / (count * rollouts.len()) as f64;
+            let losses = token_losses(&datum, function, &logprobs).unwrap();
+            for ((loss, logprob), expected) in losses.iter().zip(&logprobs).zip(gradient.as_array().unwrap()) {
+                value += share * loss.value(*logprob);
+                close(share * f64::from(loss.slope(*logprob)), expected.as_f64().unwrap(), name);
+            }
+        }
+        close(value, theirs["value"].as_f64().unwrap(), name);
+    }
+}

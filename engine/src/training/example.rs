@@ -17,6 +17,8 @@ pub(crate) struct Example<'a> {
     pub(crate) losses: Vec<TokenLoss>,
     /// What the logits are divided by.
     pub(crate) temperature: f32,
+    /// What the entropy of the distribution that predicts a trained target is worth.
+    pub(crate) entropy_weight: f32,
 }
 
 impl<'a> Example<'a> {
@@ -25,7 +27,7 @@ impl<'a> Example<'a> {
             Chunk::Tokens(tokens) => tokens.as_slice(),
             Chunk::Image { .. } => &[], // refused before an example is made
         });
-        Self { index, datum, tokens: chunks.copied().collect(), losses, temperature: 1.0 }
+        Self { index, datum, tokens: chunks.copied().collect(), losses, temperature: 1.0, entropy_weight: 0.0 }
     }
 
     /// The same at another temperature.

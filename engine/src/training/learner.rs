@@ -210,6 +210,15 @@ impl Learner for EmbeddedLearner {
         self.run(move |state| state.forward_backward(&data, loss, ReportedLogprobs::Trained)).await
     }
 
+    async fn forward_backward_with_entropy(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+        entropy_weight: f32,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.run(move |state| state.forward_backward_with_entropy(&data, loss, entropy_weight)).await
+    }
+
     /// In one pass each way: the logprobs of a comparison's answers are known before its gradient is computed.
     async fn forward_backward_comparisons(
         &self,
@@ -306,6 +315,28 @@ impl LearnerState {
         let examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
         })?;
+        self.learn(examples, reported)
+    }
+
+    fn forward_backward_with_entropy(
+        &mut self,
+        data: &[Datum],
+        loss: LossFunction,
+        entropy_weight: f32,
+    ) -> Result<ForwardBackward, EngineError> {
+        let known = if needs_logprobs(loss) { self.forward(data)? } else { Vec::new() };
+        let mut examples = self.examples(data, |index, datum| {
+            token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
+        })?;
+        examples.iter_mut().for_each(|example| example.entropy_weight = entropy_weight);
+        self.learn(examples, ReportedLogprobs::Trained)
+    }
+
+    fn learn(
+        &mut self,
+        examples: Vec<Example<'_>>,
+        reported: ReportedLogprobs,
+    ) -> Result<ForwardBackward, EngineError> {
         let hands = deal(examples, self.shards.len());
         let scored = self.in_shards(hands, |shard, policy, hand| shard.score_backward(policy, hand, reported))?;
         Ok(summed(scored))

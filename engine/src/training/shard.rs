@@ -179,7 +179,8 @@ impl Shard {
             let (width, targets) = (example.datum.targets_per_position(), example.datum.targets());
             for (offset, loss) in example.losses.iter().enumerate().filter(|(_, loss)| predicts(loss)) {
                 let prediction = Prediction::new(path[offset / width], offset, targets[offset], *loss);
-                self.predictions.push(prediction.of_sequence(sequence).at_temperature(example.temperature));
+                let prediction = prediction.of_sequence(sequence).at_temperature(example.temperature);
+                self.predictions.push(Prediction { entropy_weight: example.entropy_weight, ..prediction });
             }
             self.of_examples.push(first..self.predictions.len());
         }

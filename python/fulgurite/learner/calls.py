@@ -25,6 +25,7 @@ NAMES = (
     "keep_reference",
     "forward_reference",
     "forward_backward",
+    "forward_backward_with_entropy",
     "forward_backward_comparisons",
     "set_sampling_temperature",
     "optimizer_step",
@@ -109,6 +110,8 @@ class Calls:
             return self._learner.forward_reference(data)
         if name == "forward_backward":
             return self._learner.forward_backward(data, TokenLoss.read(header["loss"]))
+        if name == "forward_backward_with_entropy":
+            return self._learner.forward_backward(data, TokenLoss.read(header["loss"]), header["entropy_weight"])
         ranges = tensors["comparisons"].reshape(-1, 4).tolist()
         references = tensors["references"].reshape(-1, 2)
         compared = Comparisons(header["loss"], header["scale"], ranges, references)

@@ -148,8 +148,8 @@ class Learner:
                 places.append(one.slots.place)
         return _spread(len(data.targets), places, logprobs)
 
-    def forward_backward(self, data: Datums, loss: TokenLoss) -> dict[str, Tensor]:
-        """Add a loss's gradient to what has accumulated."""
+    def forward_backward(self, data: Datums, loss: TokenLoss, entropy_weight: float = 0.0) -> dict[str, Tensor]:
+        """Add a loss's gradient to what has accumulated, less so much of the entropy that predicts each trained target."""
         self._check(data)
         data.check_inputs(loss.name)
 
@@ -161,12 +161,12 @@ class Learner:
                     known = loss.of_sequences(
                         logprobs, slots.sampler_logprob, slots.advantage, slots.datum, len(one.indices)
                     )
-                return one.learn(hidden, lambda part, _: (known[0][part], known[1][part]))
+                return one.learn(hidden, lambda part, _: (known[0][part], known[1][part]), entropy_weight)
 
             def of_tokens(part: slice, logprobs: Tensor) -> tuple[Tensor, Tensor]:
                 return loss.of_tokens(logprobs, slots.weight[part], slots.sampler_logprob[part], slots.advantage[part])
 
-            return one.learn(hidden, of_tokens)
+            return one.learn(hidden, of_tokens, entropy_weight)
 
         return self._learn(data, [[index] for index in range(len(data))], learn)
 

@@ -26,18 +26,24 @@ class TokenLoss:
     low: float = 0.0
     high: float = 0.0
     beta: float = 0.0
+    ratio_limit: float = 0.0
+    positive: float = 1.0
+    negative: float = 1.0
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> TokenLoss:
         """Take a loss from a header."""
         name, numbers = fields["name"], fields["configuration"]
-        if name not in ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo"):
+        if name not in ("cross_entropy", "importance_sampling", "ppo", "ppo_dual_clip", "sapo", "cispo", "dro", "gspo"):
             raise LearnerError(Fault.INVALID_REQUEST, f"there is no loss `{name}`")
         return cls(
             name,
             low=numbers.get("clip_low_threshold", 0.0),
             high=numbers.get("clip_high_threshold", 0.0),
             beta=numbers.get("beta", 0.0),
+            ratio_limit=numbers.get("ratio_limit", 0.0),
+            positive=numbers.get("temperature_positive", 1.0),
+            negative=numbers.get("temperature_negative", 1.0),
         )
 
     @property
@@ -56,6 +62,13 @@ class TokenLoss:
             return -ratio.double() * advantages.double(), -ratio * advantages
         if self.name == "ppo":
             return self._clipped(ratio, advantages)
+        if self.name == "ppo_dual_clip":
+            value, slope = self._clipped(ratio.clamp(max=self.ratio_limit), advantages)
+            return value, slope.where(ratio <= self.ratio_limit, 0.0)
+        if self.name == "sapo":
+            tau = torch.where(advantages > 0, self.positive, self.negative)
+            gate = torch.sigmoid(tau * (ratio - 1))
+            return -(4 / tau * gate).double() * advantages.double(), -4 * gate * (1 - gate) * ratio * advantages
         if self.name == "cispo":
             limited = ratio.clamp(self.low, self.high)
             return -limited.double() * logprobs.double() * advantages.double(), -limited * advantages

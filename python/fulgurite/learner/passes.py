@@ -113,8 +113,11 @@ class Pass:
         row = self._row[slots] - rows.start
         return logits[row, self.slots.target[slots]] - normaliser[row], logits, normaliser
 
-    def learn(self, hidden: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor, Tensor]:
-        """Add the gradient of a loss to what has accumulated; return each slot's loss, logprob and entropy."""
+    def learn(self, hidden: Tensor, slopes: Slopes, entropy_weight: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+        """Add the gradient of a loss to what has accumulated; return each slot's loss, logprob and entropy.
+
+        The gradient is that of the loss less `entropy_weight` times each slot's entropy.
+        """
         # The chunks' gradients meet here, so that the decoder is gone through once.
         leaf = hidden.detach().requires_grad_(hidden.requires_grad)
         values, logprobs, entropies = [], [], []
@@ -126,7 +129,12 @@ class Pass:
                 entropy = -(certain.exp() * certain).sum(-1)[self._row[slots] - rows.start]
                 del certain
             if found.requires_grad:
-                (found * slope).sum().backward()
+                objective = (found * slope).sum()
+                if entropy_weight:
+                    certain = logits - normaliser[:, None]
+                    exact = -(certain.exp() * certain).sum(-1)[self._row[slots] - rows.start]
+                    objective = objective - entropy_weight * (exact * self._first[slots]).sum()
+                objective.backward()
             values.append(value)
             logprobs.append(found.detach())
             entropies.append(entropy * self._first[slots])

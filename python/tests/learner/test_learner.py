@@ -129,6 +129,22 @@ def test_sampled_tokens_are_trained_at_the_samplers_temperature(learner: Made, d
             made.set_sampling_temperature(wrong)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_gradient_of_the_entropy_is_exact(
+    learner: Made, data: Made, monkeypatch: pytest.MonkeyPatch, temperature: float
+) -> None:
+    monkeypatch.setattr(passes, "_CHUNK_BYTES", 4 * 61 * 4)
+    made, rows = learner(), data(LENGTHS, policy=True)
+    made.set_sampling_temperature(temperature)
+    logprobs, entropies = row_by_row(made, rows, temperature)
+    rows.sampler_logprobs = logprobs.detach()
+    found = made.forward_backward(rows, TokenLoss("importance_sampling"), 0.25)
+    trained = rows.weights != 0
+    expected = -(logprobs * rows.advantages + 0.25 * entropies)[trained].sum()
+    near(gradients(made), differentiated(made, expected))
+    assert abs(float(found["loss_sum"]) + float(rows.advantages[trained].sum())) < 1e-4
+
+
 def test_soft_targets_share_the_logits_of_their_position(learner: Made, data: Made) -> None:
     made, rows = learner(), data(LENGTHS, width=3)
     found = made.forward_backward(rows, TokenLoss("cross_entropy"))

@@ -22,14 +22,20 @@ def written_out(loss: TokenLoss, logprob: Any, weight: Any, sampler: Any, advant
         return -ratio * advantage
     if loss.name == "ppo":
         return -torch.minimum(ratio * advantage, ratio.clamp(loss.low, loss.high) * advantage)
+    if loss.name == "ppo_dual_clip":
+        limited = ratio.clamp(max=loss.ratio_limit)
+        return -torch.minimum(limited * advantage, ratio.clamp(loss.low, loss.high) * advantage)
+    if loss.name == "sapo":
+        tau = torch.where(advantage > 0, loss.positive, loss.negative)
+        return -torch.sigmoid(tau * (ratio - 1)) * 4 / tau * advantage
     if loss.name == "cispo":
         return -ratio.detach().clamp(loss.low, loss.high) * logprob * advantage
     return -(logprob * advantage - loss.beta / 2 * (logprob - sampler) ** 2)
 
 
-@pytest.mark.parametrize("name", ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"])
+@pytest.mark.parametrize("name", ["cross_entropy", "importance_sampling", "ppo", "ppo_dual_clip", "sapo", "cispo", "dro"])
 def test_a_tokens_slope_is_the_derivative(name: str) -> None:
-    loss = TokenLoss(name, LOW, HIGH, 0.5)
+    loss = TokenLoss(name, LOW, HIGH, 0.5, ratio_limit=1.4, positive=1.0, negative=1.05)
     draw = torch.Generator().manual_seed(1)
     logprob, sampler, weight, advantage = (torch.randn(200, generator=draw) for _ in range(4))
     logprob = (sampler + 0.3 * logprob).requires_grad_()
@@ -158,3 +164,22 @@ def test_comparisons_have_the_values_and_gradients_of_trl(name: str) -> None:
     for answer, gradient in enumerate(theirs["gradient"]):
         place, side = divmod(answer, 2)
         torch.testing.assert_close(weights[place][side] * slope[place, side], torch.tensor(gradient, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["dual_clip", "sapo", "sapo_other_temperatures"])
+def test_tokens_have_the_values_and_gradients_of_trl(name: str) -> None:
+    theirs = TRL["policies"][name]
+    numbers = theirs["parameters"]
+    loss = TokenLoss("ppo_dual_clip", 0.8, 1.28, ratio_limit=1.5)
+    if name != "dual_clip":
+        tau = (numbers.get("sapo_temperature_pos", 1.0), numbers.get("sapo_temperature_neg", 1.05))
+        loss = TokenLoss("sapo", positive=tau[0], negative=tau[1])
+    sum_of_values = 0.0
+    for rollout, gradient in zip(TRL["rollouts"], theirs["gradient"], strict=True):
+        logprobs, sampler = torch.tensor(rollout["logprobs"]), torch.tensor(rollout["sampler"])
+        share = 1 / (len(logprobs) * len(TRL["rollouts"]))
+        advantages = torch.full_like(logprobs, rollout["advantage"])
+        value, slope = loss.of_tokens(logprobs, torch.ones_like(logprobs), sampler, advantages)
+        sum_of_values += share * float(value.sum())
+        torch.testing.assert_close(share * slope, torch.tensor(gradient), atol=1e-6, rtol=1e-5)
+    assert abs(sum_of_values - theirs["value"]) < 1e-5

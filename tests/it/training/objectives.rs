@@ -34,12 +34,19 @@ fn on_policy_every_loss_is_the_policy_gradient_and_substeps_part_them() {
     let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
     let (_, plain) = trained(&project, "plain", "loss = 'importance_sampling'");
     // At a ratio of 1 nothing is clipped, and each gradient is advantage times that of the logprob.
-    for loss in ["ppo", "cispo", "gspo", "dro"] {
-        let parameters = if loss == "dro" { "loss_parameters = { beta = 0.5 }" } else { "" };
-        let (_, summary) = trained(&project, loss, &format!("loss = '{loss}'\n{parameters}"));
+    for (loss, parameters) in [
+        ("ppo", ""),
+        ("ppo", "loss_parameters = { ratio_limit = 3.0 }"),
+        ("sapo", ""),
+        ("cispo", ""),
+        ("gspo", ""),
+        ("dro", "loss_parameters = { beta = 0.5 }"),
+    ] {
+        let run = format!("{loss}{}", parameters.len());
+        let (_, summary) = trained(&project, &run, &format!("loss = '{loss}'\n{parameters}"));
         assert_eq!(summary["max_logprob_difference"], json!(0.0), "{loss}");
         assert!(weights(&summary) == weights(&plain), "{loss}");
-        project.account(loss, &summary);
+        project.account(&run, &summary);
     }
     let split = |loss: &str| {
         let run = format!("{loss}-split");
@@ -55,6 +62,24 @@ fn on_policy_every_loss_is_the_policy_gradient_and_substeps_part_them() {
 }
 
 #[test]
+fn an_entropy_bonus_keeps_a_policy_from_certainty_and_a_rollouts_length_divides_its_sum() {
+    let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 1e-2"));
+    let (steps, _) = trained(&project, "plain", "loss_aggregation = 'token_mean'");
+    let bonus = "loss_aggregation = 'token_mean'\nentropy_bonus = 10.0";
+    let (uncertain, summary) = trained(&project, "uncertain", bonus);
+    assert_eq!(summary["max_logprob_difference"], json!(0.0));
+    let [plain, more] = [&steps, &uncertain].map(|steps| numbers(steps, "optim/entropy_exact"));
+    assert_eq!(plain[0], more[0], "the same weights");
+    assert!(more.last() > plain.last(), "{plain:?} {more:?}");
+    let paid = numbers(&uncertain, "optim/entropy_bonus");
+    assert!((paid[0] - 10.0 * more[0]).abs() < 1e-9, "{paid:?}");
+    let sum = |lines: &str| numbers(&trained(&project, &lines.len().to_string(), lines).0, "optim/loss:sum")[0];
+    let (whole, divided) =
+        (sum("loss_aggregation = 'rollout_sum'"), sum("loss_aggregation = 'rollout_sum'\nrollout_length = 8"));
+    assert!((whole - 8.0 * divided).abs() < 1e-5 * whole.abs().max(1e-3), "{whole} {divided}");
+}
+
+#[test]
 fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
     let project = Project::new(UNEVEN, SMALL);
     for (lines, expected) in [
@@ -63,6 +88,9 @@ fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
             "loss_parameters = { clip_low = 0.5 }",
             "clip_low is no number of the loss `importance_sampling`: leave it out",
         ),
+        ("loss = 'ppo'\nloss_parameters = { ratio_limit = 1.1 }", "ratio_limit is 1.1, below the 1.2 of clip_high"),
+        ("rollout_length = 8", "[trainer] rollout_length is of loss_aggregation = \"rollout_sum\": leave it out"),
+        ("entropy_bonus = -1.0", "[trainer] entropy_bonus is -1, but must be a finite number of at least 0"),
         ("loss = 'reinforce'", "unknown variant `reinforce`"),
         ("substeps = 0", "substeps"),
         ("kl = { coefficient = -1.0 }", "[trainer] kl.coefficient is -1, but must be a finite number of at least 0"),

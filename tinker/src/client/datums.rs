@@ -185,6 +185,14 @@ fn loss_of_datum(datum: &Datum, logprobs: &[f32], loss: LossFunction) -> f64 {
                     LossFunction::ImportanceSampling => ratio * advantage,
                     LossFunction::Ppo(bounds) => clipped(ratio, bounds),
                     LossFunction::Gspo(bounds) => clipped(of_all.exp(), bounds),
+                    LossFunction::DualClip { bounds, ratio_limit } => {
+                        let limited = f64::min(ratio, ratio_limit.into());
+                        f64::min(limited * advantage, clip(ratio, bounds) * advantage)
+                    }
+                    LossFunction::Sapo { positive, negative } => {
+                        let tau = f64::from(if advantage > 0.0 { positive } else { negative });
+                        4.0 / tau / (1.0 + (-tau * (ratio - 1.0)).exp()) * advantage
+                    }
                     LossFunction::Cispo(bounds) => clip(ratio, bounds) * logprob * advantage,
                     LossFunction::Dro { beta } => logprob * advantage - f64::from(beta) / 2.0 * distance(index).powi(2),
                 }

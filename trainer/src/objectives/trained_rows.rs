@@ -154,8 +154,14 @@ fn is_clipped(loss: LossFunction, ratio: f32, advantage: f32) -> bool {
         LossFunction::Ppo(bounds) | LossFunction::Gspo(bounds) => {
             (advantage > 0.0 && ratio > bounds.high) || (advantage < 0.0 && ratio < bounds.low)
         }
+        LossFunction::DualClip { bounds, ratio_limit } => {
+            (advantage > 0.0 && ratio > bounds.high) || (advantage < 0.0 && (ratio < bounds.low || ratio > ratio_limit))
+        }
         LossFunction::Cispo(bounds) => advantage != 0.0 && is_outside(bounds),
-        LossFunction::CrossEntropy | LossFunction::ImportanceSampling | LossFunction::Dro { .. } => false,
+        LossFunction::CrossEntropy
+        | LossFunction::ImportanceSampling
+        | LossFunction::Sapo { .. }
+        | LossFunction::Dro { .. } => false,
     }
 }
 

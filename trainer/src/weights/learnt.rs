@@ -58,6 +58,22 @@ impl Learner for DigestingLearner {
         self.learner.forward_backward(data, loss).await
     }
 
+    async fn forward_backward_with_entropy(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+        entropy_weight: f32,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.with_digest(|digest| {
+            add_text(digest, &format!("{loss:?} entropy {entropy_weight}"));
+            if let Some(temperature) = *self.temperature.lock().unwrap_or_else(PoisonError::into_inner) {
+                add_text(digest, &format!("temperature {temperature}"));
+            }
+            add_data(digest, &data);
+        });
+        self.learner.forward_backward_with_entropy(data, loss, entropy_weight).await
+    }
+
     async fn forward_backward_comparisons(
         &self,
         data: Arc<[Datum]>,

@@ -18,13 +18,15 @@ const VOCABULARY: u32 = 300;
 const LENGTHS: [usize; 6] = [7, 12, 3, 21, 1, 5];
 const BOUNDS: RatioBounds = RatioBounds { low: 0.8, high: 1.2 };
 
-const LOSSES: [LossFunction; 6] = [
+const LOSSES: [LossFunction; 8] = [
     LossFunction::CrossEntropy,
     LossFunction::ImportanceSampling,
     LossFunction::Ppo(BOUNDS),
     LossFunction::Cispo(BOUNDS),
     LossFunction::Dro { beta: 0.5 },
     LossFunction::Gspo(BOUNDS),
+    LossFunction::DualClip { bounds: BOUNDS, ratio_limit: 1.4 },
+    LossFunction::Sapo { positive: 1.0, negative: 1.05 },
 ];
 
 const PREFERENCES: [PreferenceLoss; 10] = [

@@ -71,6 +71,15 @@ fn slopes_of_datum(datum: &Datum, logprobs: &[f32], loss: LossFunction) -> Vec<f
             LossFunction::ImportanceSampling => ratio * advantage,
             LossFunction::Ppo(bounds) => unclipped(ratio, advantage, bounds),
             LossFunction::Gspo(bounds) => unclipped(of_all, advantage, bounds),
+            LossFunction::DualClip { bounds, ratio_limit } => {
+                let is_within = advantage > 0.0 || ratio <= f64::from(ratio_limit);
+                if is_within { unclipped(ratio, advantage, bounds) } else { 0.0 }
+            }
+            LossFunction::Sapo { positive, negative } => {
+                let tau = f64::from(if advantage > 0.0 { positive } else { negative });
+                let gate = 1.0 / (1.0 + (-tau * (ratio - 1.0)).exp());
+                4.0 * gate * (1.0 - gate) * ratio * advantage
+            }
             LossFunction::Cispo(bounds) => ratio.clamp(bounds.low.into(), bounds.high.into()) * advantage,
             LossFunction::Dro { beta } => advantage - f64::from(beta) * distance,
         }
@@ -92,6 +101,8 @@ mod tests {
         for loss in [
             LossFunction::ImportanceSampling,
             LossFunction::Ppo(bounds),
+            LossFunction::DualClip { bounds, ratio_limit: 1.5 },
+            LossFunction::Sapo { positive: 1.0, negative: 1.05 },
             LossFunction::Dro { beta: 0.5 },
             LossFunction::CrossEntropy,
         ] {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Learner, LossFunction, RatioBounds};
+use fulgurite_backends::{ForwardBackward, Learner, LossFunction, RatioBounds};
 use fulgurite_types::{Datum, LossInputs, TeacherLogprobs, UntrainedCause, Verdict};
 use serde_json::{Map, Value};
 
@@ -13,6 +13,7 @@ use super::super::objective::{Lesson, LossPart, Measurement, Objective, Pass};
 use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::super::trained_rows::trained_rows;
+use super::credit::trained_tokens;
 use super::drift_causes::{Origins, metrics_by_cause};
 use super::importance_mask::mask_by_ratio;
 use super::kl_loss::{KlRows, kl_loss};
@@ -36,12 +37,16 @@ pub(crate) struct PolicyGradient {
     pub(crate) credit: Credit,
     pub(crate) loss: LossFunction,
     pub(crate) aggregation: LossAggregation,
+    /// What the sum of a rollout is divided by, where rollouts are summed.
+    pub(crate) rollout_length: Option<usize>,
     /// At which agents sample.
     pub(crate) temperature: f32,
     /// Optimizer steps that a batch becomes.
     pub(crate) substeps: NonZeroUsize,
     /// Ratios outside of which a token teaches nothing.
     pub(crate) importance_mask: Option<RatioBounds>,
+    /// What the mean entropy of trained tokens is worth.
+    pub(crate) entropy_bonus: f64,
     /// Whose logprobs the policy is pulled to.
     pub(crate) teachers: Option<Teachers>,
     /// What leaving a reference costs.
@@ -129,6 +134,21 @@ impl Objective<Collected> for PolicyGradient {
         Ok(Lesson { trained_rows, answers, sampled_nll, ..lesson })
     }
 
+    /// With the entropy's gradient, if it is worth anything: a mean over the part's trained tokens.
+    async fn forward_backward(
+        &mut self,
+        part: &LossPart,
+        learner: &dyn Learner,
+    ) -> Result<ForwardBackward, TrainError> {
+        let data = Arc::clone(&part.data);
+        if self.entropy_bonus == 0.0 {
+            return Ok(learner.forward_backward(data, part.loss).await?);
+        }
+        let tokens: usize = data.iter().map(trained_tokens).sum();
+        let weight = (self.entropy_bonus / tokens.max(1) as f64) as f32;
+        Ok(learner.forward_backward_with_entropy(data, part.loss, weight).await?)
+    }
+
     /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.
     async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<LossPart>, TrainError> {
         let Some(kl) = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Loss) else { return Ok(None) };
@@ -184,7 +204,11 @@ impl PolicyGradient {
         metrics.extend(metrics_by_cause(passes, &self.origins, is_moved)?);
         let entropies: Option<f64> = passes.iter().map(Pass::entropy_sum).sum();
         if let (Some(entropies), Some(all)) = (entropies, &all) {
-            metrics.push(("optim/entropy_exact", entropies / all.trained_tokens as f64));
+            let mean = entropies / all.trained_tokens as f64;
+            metrics.push(("optim/entropy_exact", mean));
+            if self.entropy_bonus > 0.0 {
+                metrics.push(("optim/entropy_bonus", self.entropy_bonus * mean));
+            }
         }
         if let Some((loss, distance, targets)) = self.kl_loss {
             metrics.push(("optim/kl_loss:sum", loss));
@@ -259,7 +283,7 @@ impl PolicyGradient {
     /// The rows of some groups, of one optimizer step.
     pub(super) fn part(&mut self, groups: Vec<Vec<Vec<Datum>>>) -> LossPart {
         let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
-        self.divisors.push(self.aggregation.scale(&mut rollouts));
+        self.divisors.push(self.aggregation.scale(&mut rollouts, self.rollout_length));
         LossPart { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_auxiliary: false }
     }
 

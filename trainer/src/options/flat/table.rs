@@ -113,6 +113,9 @@ pub(crate) struct TrainerTable {
     pub(crate) loss_parameters: LossParameters,
     /// What the losses of a step's tokens are divided by.
     pub(crate) loss_aggregation: LossAggregation,
+    /// Of `loss_aggregation = "rollout_sum"`: what the sum of a rollout's token losses is divided by too, such as the greatest length
+    /// of an answer (Dr. GRPO's constant: Liu et al. 2025); 1 unless told otherwise.
+    pub(crate) rollout_length: Option<usize>,
     /// What leaving a reference policy costs; without it, nothing does.
     pub(crate) kl: Option<KlOptions>,
     /// Of distillation: the teacher.
@@ -124,6 +127,9 @@ pub(crate) struct TrainerTable {
     /// Least and greatest ratio of a token's probability under the weights before the step to that when it was sampled; what is
     /// outside teaches nothing. Without it, every token does.
     pub(crate) importance_mask: Option<[f32; 2]>,
+    /// What the mean entropy of the distributions that trained tokens are predicted by is worth, in nats of the loss: above 0, an update
+    /// keeps the policy from certainty. Its gradient is exact.
+    pub(crate) entropy_bonus: f64,
     /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
     pub(crate) dynamic_sampling: Option<DynamicSampling>,
     /// What agents are told to send with their calls, in the `main_llm` resource. Calls that leave out `temperature` get this
@@ -194,11 +200,13 @@ impl Default for TrainerTable {
             loss: PolicyLoss::default(),
             loss_parameters: LossParameters::default(),
             loss_aggregation: LossAggregation::default(),
+            rollout_length: None,
             kl: None,
             distillation: None,
             substeps: NonZeroUsize::MIN,
             schedule: SamplingSchedule::default(),
             importance_mask: None,
+            entropy_bonus: 0.0,
             dynamic_sampling: None,
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),

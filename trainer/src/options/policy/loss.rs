@@ -15,6 +15,9 @@ pub enum PolicyLoss {
     ImportanceSampling,
     /// `-min(r A, clip(r) A)` (PPO: Schulman et al. 2017), between 0.8 and 1.2.
     Ppo,
+    /// `-4 / t sigmoid(t (r - 1)) A`: a gate that closes softly (SAPO: Gao et al. 2025), with `t` 1 where `A` is above 0 and 1.05
+    /// elsewhere.
+    Sapo,
     /// `-clip(r) A logprob`, without a gradient through the ratio (CISPO: MiniMax 2025), between 0 and 4.
     Cispo,
     /// As `ppo`, with one ratio for a whole trajectory, the geometric mean of its tokens' (GSPO: Zheng et al. 2025), between
@@ -29,6 +32,7 @@ impl PolicyLoss {
         match self {
             Self::ImportanceSampling => "importance_sampling",
             Self::Ppo => "ppo",
+            Self::Sapo => "sapo",
             Self::Cispo => "cispo",
             Self::Gspo => "gspo",
             Self::Dro => "dro",
@@ -44,6 +48,13 @@ pub struct LossParameters {
     pub clip_low: Option<f32>,
     /// Greatest ratio.
     pub clip_high: Option<f32>,
+    /// Greatest ratio of a token whose advantage is negative, of `ppo` (dual clip: Ye et al. 2020), such as 3.0; at least
+    /// `clip_high`. Without it, there is none.
+    pub ratio_limit: Option<f32>,
+    /// Of `sapo`: `t` where the advantage is above 0; 1 unless told otherwise.
+    pub temperature_positive: Option<f32>,
+    /// Of `sapo`: `t` elsewhere; 1.05 unless told otherwise.
+    pub temperature_negative: Option<f32>,
     /// How much a distance from the sampler costs, of `dro`.
     pub beta: Option<f32>,
 }
@@ -63,6 +74,9 @@ impl LossParameters {
         let given = [
             ("clip_low", self.clip_low, clips),
             ("clip_high", self.clip_high, clips),
+            ("ratio_limit", self.ratio_limit, loss == PolicyLoss::Ppo),
+            ("temperature_positive", self.temperature_positive, loss == PolicyLoss::Sapo),
+            ("temperature_negative", self.temperature_negative, loss == PolicyLoss::Sapo),
             ("beta", self.beta, loss == PolicyLoss::Dro),
         ];
         for (key, value, has) in given {
@@ -83,7 +97,26 @@ impl LossParameters {
         };
         match loss {
             PolicyLoss::ImportanceSampling => Ok(LossFunction::ImportanceSampling),
-            PolicyLoss::Ppo => bounds(RatioBounds::PPO).map(LossFunction::Ppo),
+            PolicyLoss::Ppo => {
+                let bounds = bounds(RatioBounds::PPO)?;
+                match self.ratio_limit {
+                    None => Ok(LossFunction::Ppo(bounds)),
+                    Some(ratio_limit) if ratio_limit >= bounds.high => {
+                        Ok(LossFunction::DualClip { bounds, ratio_limit })
+                    }
+                    Some(limit) => wrong("ratio_limit", format!("is {limit}, below the {} of clip_high", bounds.high)),
+                }
+            }
+            PolicyLoss::Sapo => {
+                let (positive, negative) = LossFunction::SAPO;
+                let positive = self.temperature_positive.unwrap_or(positive);
+                let negative = self.temperature_negative.unwrap_or(negative);
+                match positive > 0.0 && negative > 0.0 {
+                    true => Ok(LossFunction::Sapo { positive, negative }),
+                    false if positive > 0.0 => wrong("temperature_negative", "is 0, but must be above 0".to_owned()),
+                    false => wrong("temperature_positive", "is 0, but must be above 0".to_owned()),
+                }
+            }
             PolicyLoss::Cispo => bounds(RatioBounds::CISPO).map(LossFunction::Cispo),
             PolicyLoss::Gspo => bounds(GSPO).map(LossFunction::Gspo),
             PolicyLoss::Dro => match self.beta {
@@ -114,6 +147,9 @@ mod tests {
         assert_eq!(loss("ppo", json!({ "clip_high": 1.28 })), Ok(LossFunction::Ppo(bounds(0.8, 1.28))));
         assert_eq!(loss("cispo", json!({})), Ok(LossFunction::Cispo(bounds(0.0, 4.0))));
         assert_eq!(loss("gspo", json!({ "clip_low": 0.5 })), Ok(LossFunction::Gspo(bounds(0.5, 1.0004))));
+        let limited = LossFunction::DualClip { bounds: bounds(0.8, 1.2), ratio_limit: 3.0 };
+        assert_eq!(loss("ppo", json!({ "ratio_limit": 3.0 })), Ok(limited));
+        assert_eq!(loss("sapo", json!({})), Ok(LossFunction::Sapo { positive: 1.0, negative: 1.05 }));
         assert_eq!(loss("dro", json!({ "beta": 0.25 })), Ok(LossFunction::Dro { beta: 0.25 }));
     }
 
@@ -127,6 +163,8 @@ mod tests {
         let none = "clip_low is no number of the loss `importance_sampling`: leave it out";
         is("importance_sampling", json!({ "clip_low": 0.8 }), none);
         is("ppo", json!({ "clip_low": -0.2 }), "clip_low is -0.2, but must be a finite number of at least 0");
+        is("ppo", json!({ "ratio_limit": 1.1 }), "ratio_limit is 1.1, below the 1.2 of clip_high");
+        is("sapo", json!({ "temperature_negative": 0.0 }), "temperature_negative is 0, but must be above 0");
         is("ppo", json!({ "clip_low": 2.0 }), "clip_low is 2, above the 1.2 of clip_high");
     }
 }

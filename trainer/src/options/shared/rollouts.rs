@@ -13,7 +13,7 @@ use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 use crate::options::keys::data_source::{ConversationForm, check_form};
 use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
 use crate::options::keys::failures::FailureOptions;
-use crate::options::keys::refusal::{least, refuse, share, wrong};
+use crate::options::keys::refusal::{least, not_negative, refuse, share, wrong};
 use crate::options::keys::schedule::LearningRateSchedule;
 use crate::options::policy::advantages::{AdvantageOptions, LossAggregation, PerCall, Spread};
 use crate::options::policy::check_sampling::{check_sampling, temperature_of};
@@ -47,8 +47,10 @@ part! {
         loss: PolicyLoss,
         loss_parameters: LossParameters,
         loss_aggregation: LossAggregation,
+        rollout_length: Option<usize>,
         schedule: SamplingSchedule,
         importance_mask: Option<[f32; 2]>,
+        entropy_bonus: f64,
         kl: Option<KlOptions>,
         substeps: NonZeroUsize,
         sampling_parameters: Map<String, Value>,
@@ -104,6 +106,7 @@ impl RolloutOptions {
         self.check_failures()?;
         self.check_conversations()?;
         self.check_importance_mask()?;
+        not_negative("[trainer] entropy_bonus", self.entropy_bonus)?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         check_bounds(self.reward_bounds)?;
         self.loss_function()?;
@@ -126,6 +129,13 @@ impl RolloutOptions {
             return refuse(key, "group", "must be batch: the baseline is not of the group either");
         }
         per_call.map_or(Ok(()), PerCall::check)?;
+        if let Some(length) = self.rollout_length {
+            let key = "[trainer] rollout_length";
+            if self.loss_aggregation != LossAggregation::RolloutSum {
+                return wrong(key, "is of loss_aggregation = \"rollout_sum\": leave it out");
+            }
+            least(key, length as u64, 1, "a rollout's sum is divided by it")?;
+        }
         if self.loss == PolicyLoss::Dro && self.loss_aggregation != LossAggregation::Sum {
             let message =
                 "must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead";
@@ -185,6 +195,7 @@ impl RolloutOptions {
         let shared = [
             ("substeps", self.substeps.get() > 1),
             ("importance_mask", self.importance_mask.is_some()),
+            ("entropy_bonus", self.entropy_bonus > 0.0),
             ("advantages.baseline", !self.advantages.baseline.is_of_group()),
             ("advantages.standard_deviation_of", self.advantages.standard_deviation_of == Spread::Batch),
             ("loss_aggregation", self.loss_aggregation != LossAggregation::Sum),

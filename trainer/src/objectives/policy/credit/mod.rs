@@ -5,4 +5,5 @@ mod aggregation;
 mod call_advantages;
 
 pub use self::advantages::batch_advantages;
+pub(crate) use self::aggregation::trained_tokens;
 pub(crate) use self::call_advantages::call_advantages;

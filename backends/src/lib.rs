@@ -64,7 +64,7 @@ pub use torch::options::{GradientCheckpointing, TorchAdapter, TorchDevice, Torch
 pub use training::comparisons::{
     AnswerScore, ComparedAnswer, Comparison, ComparisonCost, Comparisons, PreferenceLoss, datum_score,
 };
-pub use training::learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep, check_temperature};
+pub use training::learner::{AdamParameters, ForwardBackward, GuardedStep, Learner, OptimizerStep, check_temperature};
 pub use training::loss_function::{LossFunction, RatioBounds};
 pub use training::publishing_learner::PublishingLearner;
 pub use training::shared_gpu::{GpuLearner, SharedGpu};

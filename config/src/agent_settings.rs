@@ -34,7 +34,7 @@ const LONGEST_PROSE: usize = 64 << 10;
 const MOST_ITEMS: usize = 64;
 
 /// All that can be set. What is not here is refused, whatever it is.
-const SETTABLE: [(&str, Kind); 95] = [
+const SETTABLE: [(&str, Kind); 101] = [
     ("run.seed", Number),
     ("models.0.renderer", Word),
     ("models.0.tools", Word),
@@ -126,6 +126,12 @@ const SETTABLE: [(&str, Kind); 95] = [
     ("trainer.stop.held_out_reward", Number),
     ("trainer.stop.held_out.*", Number),
     ("trainer.stop.in_a_row", Number),
+    ("trainer.stop.patience", Number),
+    ("trainer.stop.least_improvement", Number),
+    ("trainer.final_weights", Word),
+    ("trainer.spike_factor", Number),
+    ("trainer.spike_window", Number),
+    ("trainer.stop_after_spikes", Number),
     ("trainer.stop_without_gradient", Number),
     ("trainer.record_tokens", Switch),
     ("trainer.publish_if", Word),

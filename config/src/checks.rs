@@ -22,6 +22,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     check_shared_gpu(config)?;
     check_prime_rl(config)?;
     check_tinker(config)?;
+    check_tinker_steps(config)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }
@@ -108,6 +109,16 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         ("learning_rate_schedule", course.learning_rate_schedule != usual.learning_rate_schedule, of_trainer),
         ("warmup", course.warmup != usual.warmup, of_trainer),
         ("rollout_length", rollouts.rollout_length.is_some(), of_trainer),
+        (
+            "spike_factor",
+            course.spike_factor.is_some(),
+            "needs the gradient's norm, which learner = \"prime-rl\" does not report",
+        ),
+        (
+            "final_weights",
+            course.final_weights != usual.final_weights,
+            "is \"best\", and learner = \"prime-rl\" goes back to no earlier weights",
+        ),
         ("kl", rollouts.kl.is_some(), needs_logprobs),
         ("importance_mask", rollouts.importance_mask.is_some(), needs_logprobs),
         ("entropy_bonus", rollouts.entropy_bonus > 0.0, of_trainer),
@@ -126,6 +137,18 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         if is_set {
             bail!("[trainer] {key} {why}: leave it out");
         }
+    }
+    Ok(())
+}
+
+/// Refuses what no message of the Tinker API says.
+fn check_tinker_steps(config: &Config) -> Result<()> {
+    let is_trained_there = |model: &ModelEntry| model.backend == Backend::Tinker && model.trained;
+    if config.models.iter().any(is_trained_there) && config.trainer.common.spike_factor.is_some() {
+        bail!(
+            "[trainer] spike_factor is not for backend = \"tinker\", whose service makes every optimizer step that it is asked \
+             for: leave it out"
+        );
     }
     Ok(())
 }

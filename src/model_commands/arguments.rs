@@ -97,8 +97,9 @@ pub struct ModelExportArguments {
     /// What is written
     #[arg(long, value_name = "FORMAT")]
     pub format: ExportFormat,
-    /// Of a run: which checkpoint, newest, best (by the held-out score), or the one after so many updates
-    #[arg(long, value_name = "newest|best|N", default_value = "newest")]
+    /// Of a run: which checkpoint: that of its final weights ([trainer] final_weights), the newest, the best (by the held-out
+    /// score), or the one after so many updates
+    #[arg(long, value_name = "final|newest|best|N", default_value = "final")]
     pub checkpoint: WhichCheckpoint,
     /// Directory of the model that an adapter is over, in place of what its run, or else the adapter, says
     #[arg(long, value_name = "DIR")]

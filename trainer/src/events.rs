@@ -115,6 +115,19 @@ pub enum TrainEvent {
         /// The task, the answer, and what it earned.
         answer: SampleAnswer,
     },
+    /// Optimizer steps were left out, since their gradient is a spike.
+    StepsSkipped {
+        /// Updates made before.
+        step: u64,
+        /// How many steps of this one.
+        skipped: u64,
+        /// The greatest norm of its gradients; `None` where that is no number.
+        norm: Option<f64>,
+        /// What it may be at most, once that is known.
+        bound: Option<f64>,
+        /// Updates one after another that left something out, this one among them.
+        in_a_row: u64,
+    },
     /// At least half of the rollouts of a step failed. If all did, the run ends with an error that says the same.
     RolloutsFailed {
         /// `train`, `held_out` or `final`.

@@ -54,8 +54,8 @@ pub use objectives::{
 pub use options::{
     AdvantageOptions, AuxiliaryConversationOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls,
     ComparisonPlan, ConversationForm, ConversationPlan, DataOptions, DataSource, DistillationLoss, DistillationOptions,
-    DpoLoss, DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, GrpoOptions, HarvestOptions, IpoOptions,
-    KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction,
+    DpoLoss, DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, FinalWeights, GrpoOptions, HarvestOptions,
+    IpoOptions, KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction,
     ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher,
     OrpoOptions, PairwiseOptions, PerCall, PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules,
     RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, SimpoOptions, Spread,
@@ -70,7 +70,7 @@ pub use rollouts::{
 };
 pub use run::{KeptCheckpointsAt, MissingFiles, ResumePoint, require_steps};
 pub use run_identity::RunIdentity;
-pub use run_summary::RunSummary;
+pub use run_summary::{BestWeights, RunSummary};
 pub use scores::{
     Difference, Estimate, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, TaskScore, ValidationScores,
     bootstrap_interval, pass_at_k, recorded_scores,

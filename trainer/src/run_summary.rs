@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::options::FinalWeights;
 use crate::scores::{Scores, ValidationScores};
 
 /// How a run ended, and where every sampled token went.
@@ -15,8 +16,14 @@ pub struct RunSummary {
     pub run_id: String,
     /// Where its files are.
     pub directory: PathBuf,
-    /// The last checkpoint: a model directory that can be served.
+    /// The checkpoint of its final weights: a model directory that can be served.
     pub checkpoint: Option<PathBuf>,
+    /// Which weights those are.
+    pub final_weights: FinalWeights,
+    /// The best ones by the held-out score, of a run that looks for them.
+    pub best: Option<BestWeights>,
+    /// How many evaluations without an improvement ended it, if they did.
+    pub evaluations_without_improvement: Option<u64>,
     /// Updates made.
     pub steps: u64,
     /// Whether the stop rule ended it, rather than the limit of steps.
@@ -48,6 +55,21 @@ pub struct RunSummary {
     pub wall_seconds: f64,
     /// Bytes of memory that this process has had at most, where the system tells.
     pub peak_memory_bytes: Option<u64>,
+}
+
+/// The weights of a run with the best held-out score.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BestWeights {
+    /// The metric that is the score.
+    pub metric: &'static str,
+    /// Its value.
+    pub score: f64,
+    /// Updates that made them.
+    pub steps: u64,
+    /// Where they are.
+    pub checkpoint: PathBuf,
+    /// The value of the weights that the run began with, where it is better still.
+    pub start: Option<f64>,
 }
 
 /// Keys that only runs have which learn from rows of data.
@@ -83,6 +105,13 @@ impl RunSummary {
         set("checkpoint".to_owned(), json!(self.checkpoint));
         set("steps".to_owned(), json!(self.steps));
         set("stopped_by_rule".to_owned(), json!(self.stopped_by_rule));
+        if let Some(best) = &self.best {
+            set("final_weights".to_owned(), json!(self.final_weights));
+            set("best".to_owned(), json!(best));
+        }
+        if let Some(evaluations) = self.evaluations_without_improvement {
+            set("evaluations_without_improvement".to_owned(), json!(evaluations));
+        }
         let scored = [
             ("held_out", "before", self.held_out_before.as_ref()),
             ("held_out", "after", self.held_out_after.as_ref()),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::evaluation::{ACCURACY, RowEvaluator};
 use crate::objectives::CrossEntropy;
 use crate::options::SupervisedOptions;
-use crate::run::{CheckpointTriggers, Checkpointing, Course, KeptCheckpoints, RunBuilder};
+use crate::run::{CheckpointTriggers, Checkpointing, Course, CourseRules, KeptCheckpoints, RunBuilder};
 use crate::schedule::{Schedule, Shape};
 use crate::sources::{Corpus, CorpusRows};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError, TrainEvent};
@@ -73,6 +73,7 @@ impl Supervised {
                 triggers: CheckpointTriggers { updates: Some(options.checkpoint_every), ..Default::default() },
                 kept: KeptCheckpoints { newest: KEPT, seconds: None },
             },
+            rules: CourseRules::default(),
         };
         let evaluator = RowEvaluator {
             learner: self.learner.clone(),
@@ -150,6 +151,7 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::MarksAsText { .. }
             | TrainEvent::JudgeUndecided { .. }
             | TrainEvent::WeightsJudged { .. }
+            | TrainEvent::StepsSkipped { .. }
             | TrainEvent::WeightsMovedTooFar { .. }
             | TrainEvent::CheckpointNotUploaded { .. }
             | TrainEvent::StepRecalled { .. }

@@ -137,7 +137,7 @@ impl ChatHost {
         let served = match holds_adapter(&path) {
             false => OpenModel::open(&entry, &PathBuf::new(), &loaded.config, notices)?.served,
             true => {
-                entry.path = NamedWeights::find(&path, WhichCheckpoint::Newest, notices)?.base(None, notices).context(
+                entry.path = NamedWeights::find(&path, WhichCheckpoint::Final, notices)?.base(None, notices).context(
                     "an adapter's base is what its adapter_config.json names, `model merge BASE ADAPTER NEW` takes another",
                 )?;
                 let opened = open_over(&entry, &path, WeightsVersion(0), &loaded.config, notices).await;

@@ -12,8 +12,8 @@ use super::datum_tensors::{CallTensors, PassTensors};
 use super::frames::PROTOCOL;
 use super::options::{TorchModel, TorchOptions};
 use crate::{
-    AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, GpuLearner, Learner, LossFunction,
-    OptimizerStep, PreferenceLoss, check_temperature, find_listed_damage,
+    AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, GpuLearner, GuardedStep, Learner,
+    LossFunction, OptimizerStep, PreferenceLoss, check_temperature, find_listed_damage,
 };
 
 /// Trains a model in PyTorch, in a process of its own. Calls are made one at a time on blocking threads.
@@ -208,13 +208,17 @@ impl Learner for TorchLearner {
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         let mut reply = self.ask(json!({ "call": "optimizer_step", "parameters": parameters })).await?;
-        let unreadable = |error| BackendError::Internal {
-            message: format!("the torch learner's answer to a step cannot be read: {error}"),
-        };
-        Ok(OptimizerStep {
-            gradient_norm: serde_json::from_value(reply["gradient_norm"].take()).map_err(unreadable)?,
-            metrics: serde_json::from_value(reply["metrics"].take()).map_err(unreadable)?,
-        })
+        made(&mut reply)
+    }
+
+    async fn optimizer_step_within(&self, parameters: AdamParameters, most: f64) -> Result<GuardedStep, BackendError> {
+        let most = most.is_finite().then_some(most);
+        let header = json!({ "call": "optimizer_step", "parameters": parameters, "guard": { "greatest_norm": most } });
+        let mut reply = self.ask(header).await?;
+        if reply["skipped"] == true {
+            return Ok(GuardedStep::Skipped { gradient_norm: reply["gradient_norm"].as_f64().unwrap_or(f64::NAN) });
+        }
+        Ok(GuardedStep::Made(made(&mut reply)?))
     }
 
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
@@ -234,6 +238,17 @@ impl Learner for TorchLearner {
     async fn publish_weights(&self, _: WeightsVersion) -> Result<(), BackendError> {
         Err(BackendError::Configuration { message: "no sampler belongs to this learner".to_owned() })
     }
+}
+
+/// What a reply says of an optimizer step that was made.
+fn made(reply: &mut Value) -> Result<OptimizerStep, BackendError> {
+    let unreadable = |error| BackendError::Internal {
+        message: format!("the torch learner's answer to a step cannot be read: {error}"),
+    };
+    Ok(OptimizerStep {
+        gradient_norm: serde_json::from_value(reply["gradient_norm"].take()).map_err(unreadable)?,
+        metrics: serde_json::from_value(reply["metrics"].take()).map_err(unreadable)?,
+    })
 }
 
 #[async_trait]

@@ -55,6 +55,21 @@ pub struct OptimizerStep {
     pub metrics: BTreeMap<String, f64>,
 }
 
+/// What became of an optimizer step whose gradient is held against a bound.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GuardedStep {
+    /// It was made.
+    Made(OptimizerStep),
+    /// Weights and optimizer state stayed as they were, and the gradient was dropped.
+    Skipped {
+        /// Its L2 norm, which may be no number.
+        gradient_norm: f64,
+    },
+}
+
+/// Of a host whose steps cannot be left out.
+const NO_GUARD: &str = "this model host makes every optimizer step: leave out [trainer] spike_factor";
+
 /// Of a host that has no weights but those that it trains.
 const NO_REFERENCE: &str = "this model host cannot tell logprobs of the weights that training began with";
 
@@ -140,6 +155,15 @@ pub trait Learner: Send + Sync + 'static {
     /// Applies the accumulated gradient and clears it. Fails if the gradient is not finite: weights and optimizer state stay as
     /// they are, and the gradient is dropped.
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError>;
+
+    /// As [`optimizer_step`](Self::optimizer_step), unless the norm of the accumulated gradient is above `most`, or no finite
+    /// number.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] from a host that cannot leave out a step.
+    async fn optimizer_step_within(&self, _: AdamParameters, _: f64) -> Result<GuardedStep, BackendError> {
+        Err(BackendError::Configuration { message: NO_GUARD.to_owned() })
+    }
 
     /// Writes weights and optimizer state into `directory` (created; must not exist yet), durable on return.
     /// The directory is a model directory in its own right, so that it can be served.

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use fulgurite_types::{Datum, WeightsVersion};
 
 use crate::{
-    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
-    WeightsReceiver, WeightsSource,
+    AdamParameters, BackendError, Comparisons, ForwardBackward, GuardedStep, Learner, LossFunction, NewWeights,
+    OptimizerStep, WeightsReceiver, WeightsSource,
 };
 
 /// A learner whose weights are sampled from elsewhere: it publishes them by writing a directory, which the sampler's
@@ -125,6 +125,10 @@ impl Learner for PublishingLearner {
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         self.learner.optimizer_step(parameters).await
+    }
+
+    async fn optimizer_step_within(&self, parameters: AdamParameters, most: f64) -> Result<GuardedStep, BackendError> {
+        self.learner.optimizer_step_within(parameters, most).await
     }
 
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {

@@ -9,8 +9,8 @@ use fulgurite_types::{Datum, WeightsVersion};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::{
-    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
-    Sampler, WeightsReceiver,
+    AdamParameters, BackendError, Comparisons, ForwardBackward, GuardedStep, Learner, LossFunction, NewWeights,
+    OptimizerStep, Sampler, WeightsReceiver,
 };
 
 /// How long after its last call the learner gives the GPU back, where nothing is published.
@@ -205,6 +205,10 @@ impl Learner for SharingLearner {
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         self.0.pass(self.0.learner.optimizer_step(parameters)).await
+    }
+
+    async fn optimizer_step_within(&self, parameters: AdamParameters, most: f64) -> Result<GuardedStep, BackendError> {
+        self.0.pass(self.0.learner.optimizer_step_within(parameters, most)).await
     }
 
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {

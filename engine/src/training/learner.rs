@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, OptimizerStep, check_temperature,
+    AdamParameters, BackendError, Comparisons, ForwardBackward, GuardedStep, Learner, LossFunction, OptimizerStep,
+    check_temperature,
 };
 use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 use rayon::ThreadPool;
@@ -242,6 +243,10 @@ impl Learner for EmbeddedLearner {
         self.run(move |state| state.optimizer_step(&parameters)).await
     }
 
+    async fn optimizer_step_within(&self, parameters: AdamParameters, most: f64) -> Result<GuardedStep, BackendError> {
+        self.run(move |state| state.optimizer_step_within(&parameters, most)).await
+    }
+
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
         self.run(move |state| write_checkpoint(&directory, &state.source, &state.policy, &state.adam)).await
@@ -357,12 +362,19 @@ impl LearnerState {
     }
 
     fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
+        match self.optimizer_step_within(parameters, f64::INFINITY)? {
+            GuardedStep::Made(made) => Ok(made),
+            GuardedStep::Skipped { gradient_norm } => Err(EngineError::GradientNotFinite { norm: gradient_norm }),
+        }
+    }
+
+    fn optimizer_step_within(&mut self, parameters: &AdamParameters, most: f64) -> Result<GuardedStep, EngineError> {
         check(parameters)?;
         if self.threads == 1 || self.policy.trained_count() < MIN_PARALLEL_WORK {
-            return self.step(parameters);
+            return Ok(self.step(parameters, most));
         }
         let pool = self.pool()?;
-        pool.install(|| self.step(parameters))
+        Ok(pool.install(|| self.step(parameters, most)))
     }
 
     fn pool(&mut self) -> Result<Arc<ThreadPool>, EngineError> {
@@ -373,14 +385,15 @@ impl LearnerState {
         Ok(Arc::clone(self.pool.insert(pool)))
     }
 
-    fn step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
+    /// Unless the norm is above `most`, or no finite number: the gradient is dropped then.
+    fn step(&mut self, parameters: &AdamParameters, most: f64) -> GuardedStep {
         let mut gradient = std::mem::take(&mut self.shards[0].gradient);
         gradient.resize(self.policy.trained_count(), 0.0);
         let others = self.shards[1..].iter_mut().map(|shard| &mut shard.gradient[..]);
         let gradient_norm =
             gather(&mut gradient, &mut others.filter(|gradient| !gradient.is_empty()).collect::<Vec<_>>());
-        if !gradient_norm.is_finite() {
-            return Err(EngineError::GradientNotFinite { norm: gradient_norm });
+        if !(gradient_norm.is_finite() && gradient_norm <= most) {
+            return GuardedStep::Skipped { gradient_norm };
         }
         let mut step = self.adam.begin(parameters, &mut gradient, gradient_norm);
         // A version that the sampler still holds stays as it is: then this copies.
@@ -396,7 +409,7 @@ impl LearnerState {
             }
         }
         self.shards[0].gradient = gradient;
-        Ok(OptimizerStep { gradient_norm, metrics: Default::default() })
+        GuardedStep::Made(OptimizerStep { gradient_norm, metrics: Default::default() })
     }
 
     /// Goes on from other numbers in the place of those that are trained.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::registry;
 use super::which_checkpoint::WhichCheckpoint;
 use crate::records;
+use crate::records::run_files::CONFIG_FILE;
 
 /// Name of the directory in a run's own that holds its checkpoints.
 const CHECKPOINTS: &str = "checkpoints";
@@ -44,7 +45,9 @@ pub fn choose(run: &Path, which: WhichCheckpoint) -> Result<RunCheckpoint> {
     let mut found = checkpoints(run);
     let Some(newest) = found.last() else { bail!("{} has no checkpoint yet", run.display()) };
     let step = match which {
-        WhichCheckpoint::Newest => newest.step,
+        // A run whose best weights are its own may have none that are scored yet.
+        WhichCheckpoint::Final if ends_with_best(run)? => best(run, &found).unwrap_or(newest.step),
+        WhichCheckpoint::Final | WhichCheckpoint::Newest => newest.step,
         WhichCheckpoint::Step(step) => step,
         WhichCheckpoint::Best => best(run, &found)?,
     };
@@ -54,6 +57,17 @@ pub fn choose(run: &Path, which: WhichCheckpoint) -> Result<RunCheckpoint> {
         let steps = steps.join(", ");
         format!("{} has no checkpoint after {step} updates: there are those after {steps}", run.display())
     })
+}
+
+/// Whether the best weights of a run are its final ones, as its configuration says.
+fn ends_with_best(run: &Path) -> Result<bool> {
+    let path = run.join(CONFIG_FILE);
+    if !path.exists() {
+        return Ok(false);
+    }
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    Ok(config["trainer"]["final_weights"] == "best")
 }
 
 /// The updates that made the checkpoint with the best held-out score.
@@ -78,6 +92,24 @@ pub fn run_of(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_final_weights_are_those_that_the_config_names() {
+        let home = run(&[1, 2, 3], "{\"step\": 2, \"test/nll\": 1.0}\n{\"step\": 3, \"test/nll\": 2.0}\n");
+        let chosen = || choose(home.path(), WhichCheckpoint::Final).unwrap().step;
+        assert_eq!(chosen(), 3);
+        std::fs::write(home.path().join(CONFIG_FILE), r#"{"trainer": {"final_weights": "best"}}"#).unwrap();
+        assert_eq!(chosen(), 2);
+        std::fs::write(home.path().join(METRICS), "").unwrap();
+        assert_eq!(chosen(), 3, "nothing is scored yet");
+    }
+
+    #[test]
+    fn of_comparisons_the_loss_is_the_score() {
+        let lines = "{\"step\": 1, \"test/loss\": 0.5, \"test/nll\": 2.0}\n{\"step\": 2, \"test/loss\": 0.7, \"test/nll\": 1.0}\n";
+        let home = run(&[1, 2], lines);
+        assert_eq!(choose(home.path(), WhichCheckpoint::Best).unwrap().step, 1);
+    }
 
     fn run(steps: &[u64], metrics: &str) -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();

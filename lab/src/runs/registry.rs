@@ -20,6 +20,7 @@ use crate::runs::progress::{is_evaluation, is_over};
 const HELD_OUT_REWARD: (HeldOutMeasure, &str) = (HeldOutMeasure::Reward, "test/env/all/reward/total");
 const HELD_OUT_ACCURACY: (HeldOutMeasure, &str) = (HeldOutMeasure::Accuracy, "test/accuracy");
 const HELD_OUT_NLL: (HeldOutMeasure, &str) = (HeldOutMeasure::Nll, "test/nll");
+const HELD_OUT_LOSS: (HeldOutMeasure, &str) = (HeldOutMeasure::Loss, "test/loss");
 const FINAL_REWARD: (HeldOutMeasure, &str) = (HeldOutMeasure::Reward, "final/env/all/reward/total");
 
 /// Trained tokens of one step of a run that learns from data, by their weights.
@@ -103,6 +104,8 @@ pub enum HeldOutMeasure {
     Accuracy,
     /// Mean negative logprob of a token, of which less is better.
     Nll,
+    /// Mean loss of comparisons, of which less is better.
+    Loss,
 }
 
 impl HeldOutMeasure {
@@ -112,6 +115,7 @@ impl HeldOutMeasure {
             Self::Reward => "reward",
             Self::Accuracy => "accuracy",
             Self::Nll => "nll",
+            Self::Loss => "loss",
         }
     }
 }
@@ -222,29 +226,30 @@ impl HeldOutScores {
 }
 
 fn best(scores: &[HeldOut], measure: Option<HeldOutMeasure>) -> Option<HeldOut> {
+    let less_is_better = matches!(measure, Some(HeldOutMeasure::Nll | HeldOutMeasure::Loss));
     let better = |one: &&HeldOut, other: &&HeldOut| {
         let order = one.value.total_cmp(&other.value);
-        (if measure == Some(HeldOutMeasure::Nll) { order.reverse() } else { order }).then(other.step.cmp(&one.step))
+        (if less_is_better { order.reverse() } else { order }).then(other.step.cmp(&one.step))
     };
     scores.iter().max_by(better).copied()
 }
 
 /// The scores that tell people how good a run is: rewards, or the accuracy on data.
 pub fn held_out<'m>(metrics: impl Iterator<Item = &'m Value> + Clone) -> HeldOutScores {
-    first_measured([HELD_OUT_REWARD, HELD_OUT_ACCURACY, HELD_OUT_NLL, FINAL_REWARD], metrics)
+    first_measured(&[HELD_OUT_REWARD, HELD_OUT_ACCURACY, HELD_OUT_NLL, FINAL_REWARD], metrics)
 }
 
 /// The scores that checkpoints are ranked by, which is what the trainer keeps the best one by: rewards, or what data cost.
 pub fn ranked<'m>(metrics: impl Iterator<Item = &'m Value> + Clone) -> HeldOutScores {
-    first_measured([HELD_OUT_REWARD, HELD_OUT_NLL, HELD_OUT_ACCURACY, FINAL_REWARD], metrics)
+    first_measured(&[HELD_OUT_REWARD, HELD_OUT_LOSS, HELD_OUT_NLL, HELD_OUT_ACCURACY, FINAL_REWARD], metrics)
 }
 
 /// The scores of the first measure that any step has.
 fn first_measured<'m>(
-    measures: [(HeldOutMeasure, &str); 4],
+    measures: &[(HeldOutMeasure, &str)],
     metrics: impl Iterator<Item = &'m Value> + Clone,
 ) -> HeldOutScores {
-    for (measure, key) in measures {
+    for &(measure, key) in measures {
         // Of the two zeros, the one without a sign.
         let score =
             |metrics: &Value| Some(HeldOut { step: metrics["step"].as_u64()?, value: metrics[key].as_f64()? + 0.0 });

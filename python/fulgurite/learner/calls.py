@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,13 @@ class Calls:
             self._learner.keep_reference()
             return {}, b""
         if name == "optimizer_step":
+            guard = header.get("guard")
+            if guard is not None:
+                greatest = guard["greatest_norm"]
+                skipped = self._learner.skip_spike(math.inf if greatest is None else greatest)
+                if skipped is not None:
+                    finite = skipped if math.isfinite(skipped) else None
+                    return {"skipped": True, "gradient_norm": finite}, b""
             norm, metrics = self._learner.optimizer_step(header["parameters"])
             return {"gradient_norm": norm, "metrics": metrics}, b""
         return {}, safetensors.torch.save(self._pass(name, header, tensors))

@@ -74,6 +74,7 @@ class Learner:
         self._parameters = list(policy.trained.values())
         self._shared_tokens = 0
         self._sampling_temperature = 1.0
+        self._norm: float | None = None
         # One kernel has tensors that are spread over processes, or such that are not.
         groups = [[it for it in self._parameters if isinstance(it, DTensor) == spread] for spread in (False, True)]
         of_kinds = [{"params": group} for group in groups if group]
@@ -277,19 +278,35 @@ class Learner:
         data.check(self.policy.vocabulary_size, self.policy.context_length)
 
     def _drop_gradient(self) -> None:
+        self._norm = None
         for parameter in self._parameters:
             parameter.grad = None
 
-    def optimizer_step(self, parameters: dict[str, float]) -> tuple[float, dict[str, float]]:
-        """Apply the accumulated gradient and clear it; return its norm before clipping, and metrics."""
-        _check_parameters(parameters)
+    def _gather(self) -> float:
+        """Add up the gradient of all processes, once for a step, and return its norm."""
+        if self._norm is not None:
+            return self._norm
         self._move(self.policy.device)
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self._ranks.sum_gradients(self._parameters)
+        self._norm = self._ranks.norm([parameter.grad for parameter in self._parameters])
+        return self._norm
+
+    def skip_spike(self, greatest: float) -> float | None:
+        """Drop a gradient whose norm is above the greatest or no number, and return the norm; None if it may be applied."""
+        norm = self._gather()
+        if math.isfinite(norm) and norm <= greatest:
+            return None
+        self._drop_gradient()
+        return norm
+
+    def optimizer_step(self, parameters: dict[str, float]) -> tuple[float, dict[str, float]]:
+        """Apply the accumulated gradient and clear it; return its norm before clipping, and metrics."""
+        _check_parameters(parameters)
+        norm = self._gather()
         gradients = [parameter.grad for parameter in self._parameters]
-        norm = self._ranks.norm(gradients)
         if not math.isfinite(norm):
             self._drop_gradient()
             unchanged = "the weights are unchanged and the gradient is dropped"

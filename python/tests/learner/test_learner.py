@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,23 @@ def test_a_gradient_that_is_not_finite_changes_nothing(learner: Made, data: Made
 
 def saved(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_gradient_above_its_bound_is_dropped(learner: Made, data: Made) -> None:
+    made, plain = learner(), learner()
+    for one in (made, plain):
+        one.forward_backward(data(LENGTHS), TokenLoss("cross_entropy"))
+    norm, _ = plain.optimizer_step(ADAM)
+    assert made.skip_spike(0.99 * norm) == pytest.approx(norm)
+    assert all(it.grad is None for it in made.policy.trained.values())
+    made.forward_backward(data(LENGTHS), TokenLoss("cross_entropy"))
+    assert made.skip_spike(math.inf) is None
+    made.optimizer_step(ADAM)
+    for ours, theirs in zip(made.policy.trained.values(), plain.policy.trained.values(), strict=True):
+        assert torch.equal(ours, theirs)
+    made.forward_backward(data(LENGTHS), TokenLoss("cross_entropy"))
+    next(iter(made.policy.trained.values())).grad.fill_(math.nan)
+    assert math.isnan(made.skip_spike(math.inf))
 
 
 @pytest.mark.parametrize("rank", [0, 3])

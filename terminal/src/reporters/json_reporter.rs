@@ -50,6 +50,10 @@ fn event_json(event: TrainEvent) -> Option<Value> {
             "event": "judge_undecided", "step": step, "undecided": undecided, "comparisons": comparisons, "said": answer,
         }),
         TrainEvent::RolloutsFailed { phase, step, failures } => failures_json(phase, step, &failures),
+        TrainEvent::StepsSkipped { step, skipped, norm, bound, in_a_row } => json!({
+            "event": "steps_skipped", "step": step, "skipped": skipped, "gradient_norm": norm, "spike_bound": bound,
+            "in_a_row": in_a_row,
+        }),
         TrainEvent::WithoutGradient { step, updates, untrained, answers } => json!({
             "event": "without_gradient", "step": step, "updates": updates, "untrained_tokens": untrained,
             "answers": answers.iter().map(answer_json).collect::<Vec<_>>(),

@@ -38,6 +38,9 @@ pub(super) fn messages(event: &TrainEvent) -> Vec<String> {
         TrainEvent::JudgeUndecided { step: _, undecided, comparisons, answer } => vec![format!(
             "warning: the judge said neither letter of {undecided} of {comparisons} comparisons, which tie (it said {answer:?})"
         )],
+        TrainEvent::StepsSkipped { step, skipped: _, norm, bound, in_a_row } => {
+            vec![steps_skipped(*step, *norm, *bound, *in_a_row)]
+        }
         TrainEvent::WithoutGradient { step: _, updates, untrained, answers } => {
             vec![without_gradient(*updates, untrained, answers)]
         }
@@ -114,6 +117,17 @@ fn marks_as_text(rows: u64, marks: u64) -> String {
         "warning: {rows} rows spell control tokens of the model in their answers ({marks} in all, such as <think> behind \
          the beginning), which are trained as text: put reasoning in `reasoning_content`, or at the answer's beginning"
     )
+}
+
+/// Steps that were left out for their gradient's norm.
+fn steps_skipped(step: u64, norm: Option<f64>, bound: Option<f64>, in_a_row: u64) -> String {
+    let norm = match (norm, bound) {
+        (Some(norm), Some(bound)) => format!("{norm:.3e}, above {bound:.3e} ([trainer] spike_factor)"),
+        (Some(norm), None) => format!("{norm:.3e}"),
+        (None, _) => "no finite number".to_owned(),
+    };
+    let again = if in_a_row > 1 { format!(", the {in_a_row} updates before and with it too") } else { String::new() };
+    format!("warning: update {step} leaves the weights as they are: its gradient's norm is {norm}{again}")
 }
 
 fn without_gradient(updates: usize, untrained: &BTreeMap<String, u64>, answers: &[SampleAnswer]) -> String {

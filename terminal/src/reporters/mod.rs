@@ -8,6 +8,7 @@ mod stale_harvest;
 mod step_table;
 mod summary;
 mod table_reporter;
+mod weights_line;
 mod within_step;
 
 pub use self::json_reporter::JsonReporter;

@@ -3,6 +3,8 @@
 use fulgurite_trainer::RunSummary;
 use serde_json::{Map, Value};
 
+use super::weights_line::weights_line;
+
 /// The table of its updates.
 pub(super) struct SftTable {
     has_header: bool,
@@ -86,9 +88,7 @@ pub(super) fn summary_lines(summary: &RunSummary) -> Vec<String> {
     for (cause, rows) in summary.skipped_rows.iter().flatten() {
         lines.push(format!("rows left out, {}: {rows}", cause.replace('_', " ")));
     }
-    if let Some(checkpoint) = &summary.checkpoint {
-        lines.push(format!("weights: {}", checkpoint.display()));
-    }
+    lines.extend(weights_line(summary));
     if summary.sampled_tokens > 0 {
         lines.push(format!("sampled tokens {}, trained {}", summary.sampled_tokens, summary.trained_tokens));
     }

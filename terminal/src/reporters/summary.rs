@@ -6,10 +6,15 @@ use fulgurite_lab::shell_word::shell_word;
 use fulgurite_trainer::{RunSummary, Scores};
 
 use super::sft_table::summary_lines;
+use super::weights_line::weights_line;
 
 /// What the end of a run says.
 pub(super) fn summary_text(summary: &RunSummary) -> String {
-    let why = if summary.stopped_by_rule { "the stop rule was met" } else { "the limit of updates was reached" };
+    let why = match summary.evaluations_without_improvement {
+        Some(evaluations) => format!("no improvement of the held-out score in {evaluations} evaluations"),
+        None if summary.stopped_by_rule => "the stop rule was met".to_owned(),
+        None => "the limit of updates was reached".to_owned(),
+    };
     let mut lines = vec![String::new(), format!("{} updates in {:.1} s: {why}", summary.steps, summary.wall_seconds)];
     let scored = [
         ("held-out tasks before", &summary.held_out_before),
@@ -23,9 +28,7 @@ pub(super) fn summary_text(summary: &RunSummary) -> String {
     }
     let difference = summary.max_logprob_difference.map_or("not measured".to_owned(), |most| format!("{most:.1e}"));
     lines.push(format!("greatest sampler-trainer logprob difference: {difference}"));
-    if let Some(checkpoint) = &summary.checkpoint {
-        lines.push(format!("weights: {}", checkpoint.display()));
-    }
+    lines.extend(weights_line(summary));
     if let Some(bytes) = summary.peak_memory_bytes {
         lines.push(format!("peak memory of this process: {:.2} GB", bytes as f64 / 1e9));
     }

@@ -15,5 +15,6 @@ mod registry;
 mod resumption;
 mod run;
 mod schedules;
+mod stopping;
 mod supervised;
 mod torch_learner;

@@ -88,6 +88,21 @@ pub enum TrainError {
         /// As many are too many.
         limit: u64,
     },
+    /// Steps of many updates one after another were left out.
+    #[error(
+        "{updates} updates in a row left out a step whose gradient was a spike: its norm was no number{}. \
+         [trainer] stop_after_spikes ends a run then: look at the data of these updates, lower learning_rate, or raise \
+         spike_factor, which is {factor}; --resume goes on from the last checkpoint",
+        bound.map_or(String::new(), |bound| format!(", or above {bound:.3}"))
+    )]
+    Spikes {
+        /// The updates.
+        updates: u64,
+        /// `[trainer] spike_factor`
+        factor: f64,
+        /// What a norm may be at most, once that is known.
+        bound: Option<f64>,
+    },
     /// The weights have left all bounds.
     #[error(
         "the weights have diverged: a token of step {step} costs {nll:.1} nats, and {first:.1} at the beginning: \

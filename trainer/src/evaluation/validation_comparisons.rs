@@ -10,6 +10,7 @@ use super::evaluator::DataScores;
 use crate::TrainError;
 use crate::conversations::ComparedExample;
 use crate::objectives::{Held, PreferenceScores, compared_data, fill_in};
+use crate::scores::VALIDATION_LOSS;
 
 /// What a loss makes of comparisons.
 #[derive(Clone)]
@@ -18,11 +19,14 @@ pub(crate) struct ComparisonScores {
     length_alpha: f64,
     held: Option<Held>,
     sums: PreferenceScores,
+    /// Of all comparisons.
+    loss_sum: f64,
+    count: usize,
 }
 
 impl ComparisonScores {
     pub(crate) fn new(loss: PreferenceLoss, length_alpha: f64, held: Option<Held>) -> Self {
-        Self { loss, length_alpha, held, sums: PreferenceScores::default() }
+        Self { loss, length_alpha, held, sums: PreferenceScores::default(), loss_sum: 0.0, count: 0 }
     }
 }
 
@@ -36,11 +40,16 @@ impl DataScores for ComparisonScores {
             fill_in(&mut list, &data, &held.reference.logprobs(learner, Arc::clone(&data)).await?);
         }
         let logprobs = learner.forward(Arc::clone(&data)).await?;
-        self.sums.add(&Comparisons { loss: self.loss, scale: 1.0, likelihood_scale: 0.0, list }, &data, &logprobs);
+        let comparisons = Comparisons { loss: self.loss, scale: 1.0, likelihood_scale: 0.0, list };
+        self.sums.add(&comparisons, &data, &logprobs);
+        self.loss_sum += comparisons.as_cross_entropy(&data, &logprobs).0;
+        self.count += comparisons.list.len();
         Ok(())
     }
 
     fn into_metrics(self) -> (Map<String, Value>, Vec<f64>) {
-        (self.sums.held_out().map(|(key, value)| (key.to_owned(), Value::from(value))).collect(), Vec::new())
+        let loss = (VALIDATION_LOSS, self.loss_sum / self.count.max(1) as f64);
+        let named = self.sums.held_out().chain([loss]);
+        (named.map(|(key, value)| (key.to_owned(), Value::from(value))).collect(), Vec::new())
     }
 }

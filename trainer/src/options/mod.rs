@@ -14,7 +14,7 @@ mod trainer;
 pub use self::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 pub use self::keys::data_source::{ConversationForm, DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::keys::distillation::{DistillationLoss, DistillationOptions, Untaught};
-pub use self::keys::evaluation::{EvaluationOptions, StopRule};
+pub use self::keys::evaluation::{EvaluationOptions, FinalWeights, StopRule};
 pub use self::keys::failures::FailureOptions;
 pub use self::keys::harvest::{HarvestOptions, PublishRule};
 pub use self::keys::objective_name::ObjectiveName;

@@ -6,6 +6,7 @@ use super::flat::part::OptionsPart;
 use super::flat::table::TrainerTable;
 use super::keys::data_source::DataSource;
 use super::keys::distillation::DistillationOptions;
+use super::keys::evaluation::StopRule;
 use super::keys::harvest::HarvestOptions;
 use super::keys::objective_name::ObjectiveName;
 use super::keys::preference::PairwiseOptions;
@@ -82,7 +83,26 @@ impl TrainerOptions {
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), TrainError> {
         self.common.check()?;
-        self.objective.as_dyn().check()
+        self.objective.as_dyn().check()?;
+        self.check_scores()
+    }
+
+    /// Refuses to decide by a score that no data are held out for.
+    fn check_scores(&self) -> Result<(), TrainError> {
+        let has_none = self.data().is_some_and(|data| !data.has_validation());
+        match self.common.needs_scores().filter(|_| has_none) {
+            None => Ok(()),
+            Some(key) => {
+                let message = "decides by a held-out score, and nothing is held out: add validation to [trainer] source, a \
+                               file or a share such as 0.1";
+                wrong(&format!("[trainer] {key}"), message)
+            }
+        }
+    }
+
+    /// Whether a rule may end it before its limit of updates.
+    pub fn stops_early(&self) -> bool {
+        self.common.patience.is_some() || self.rollouts().is_some_and(|rollouts| rollouts.stop != StopRule::default())
     }
 
     /// What it has of rollouts, if it learns from any.

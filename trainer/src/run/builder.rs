@@ -6,12 +6,14 @@ use fulgurite_backends::{AdamParameters, Learner};
 
 use super::checkpoint_rules::Checkpointing;
 use super::gate::PublishGate;
+use super::spikes::{SpikeGuard, SpikeRule};
 use super::training_run::TrainingRun;
 use crate::evaluation::Evaluator;
 use crate::objectives::Objective;
-use crate::options::{CommonOptions, DataOptions};
+use crate::options::{CommonOptions, DataOptions, FinalWeights};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
+use crate::scores::Patience;
 use crate::sources::Source;
 use crate::{Record, RunIdentity};
 
@@ -21,6 +23,16 @@ pub(crate) struct Course {
     /// Its step size is the greatest of the schedule.
     pub(crate) optimizer: AdamParameters,
     pub(crate) checkpointing: Checkpointing,
+    /// When it ends early, with which weights, and which steps it leaves out.
+    pub(crate) rules: CourseRules,
+}
+
+/// What changes the course of a run as it goes on; unless told otherwise, nothing does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CourseRules {
+    pub(crate) patience: Option<Patience>,
+    pub(crate) final_weights: FinalWeights,
+    pub(crate) spikes: Option<SpikeRule>,
 }
 
 impl Course {
@@ -30,6 +42,11 @@ impl Course {
             schedule: Schedule::of(options, updates),
             optimizer: options.optimizer(),
             checkpointing: Checkpointing::of(options),
+            rules: CourseRules {
+                patience: Patience::of(options),
+                final_weights: options.final_weights,
+                spikes: SpikeRule::of(options),
+            },
         }
     }
 
@@ -100,7 +117,7 @@ impl RunBuilder {
         evaluator: Box<dyn Evaluator>,
     ) -> TrainingRun<Data> {
         let Self { record, learner, identity, course, stop_without_gradient, publishing, keeps_reference } = self;
-        let Course { schedule, optimizer, checkpointing } = course;
+        let Course { schedule, optimizer, checkpointing, rules } = course;
         let (publisher, publish_gate) = match publishing {
             Some(Publishing { publisher, gate }) => (Some(publisher), gate),
             None => (None, None),
@@ -115,6 +132,9 @@ impl RunBuilder {
             schedule,
             optimizer,
             checkpointing,
+            patience: rules.patience,
+            final_weights: rules.final_weights,
+            spikes: rules.spikes.map(SpikeGuard::new),
             stop_without_gradient,
             first_nll: None,
             first_sampled_nll: None,

@@ -172,7 +172,7 @@ impl<Data> TrainingRun<Data> {
             .iter()
             .map(|checkpoint| KnownCheckpoint {
                 age: now() - checkpoint.time,
-                score: progress.evaluations.scores.get(&checkpoint.weights_version).copied(),
+                score: progress.evaluations.scores.get(&checkpoint.weights_version).map(|held_out| held_out.score),
                 is_there: is_there(&checkpoint.directory),
             })
             .collect();

@@ -14,16 +14,17 @@ use super::checkpoints::checkpoint_name;
 use super::files::metrics_file::MetricsFile;
 use super::files::token_files;
 use super::gate::{BehindModel, GateRule, PublishGate};
-use super::learner_metrics::LearnerMetrics;
 use super::ledger;
 use super::own_record::{KeptCheckpointsAt, require_steps};
+use super::spikes::{SpikeGuard, UpdateSteps};
 use super::{divergence, without_gradient};
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn, trained_tokens};
+use crate::options::FinalWeights;
 use crate::publishing::Publisher;
 use crate::run_summary::{failed_rollouts, skipped_rows};
 use crate::schedule::Schedule;
-use crate::scores::{FINAL, HELD_OUT, Scores, ValidationScores, held_out_score};
+use crate::scores::{FINAL, HELD_OUT, HeldOutScore, Patience, Scores, ValidationScores, held_out_score};
 use crate::sources::{DataPosition, Source};
 use crate::weights::StartName;
 use crate::{Record, Reporter, RunIdentity, RunSummary, SampleAnswer, TrainError, TrainEvent};
@@ -42,6 +43,12 @@ pub(crate) struct TrainingRun<Data> {
     /// Its step size is the greatest of the schedule.
     pub(super) optimizer: AdamParameters,
     pub(super) checkpointing: Checkpointing,
+    /// Ends it once its held-out score improves no more.
+    pub(super) patience: Option<Patience>,
+    /// Which weights are its own at its end.
+    pub(super) final_weights: FinalWeights,
+    /// Leaves out optimizer steps; without it none.
+    pub(super) spikes: Option<SpikeGuard>,
     /// Updates one after another that may have nothing to learn from; 0 is as many as there are.
     pub(super) stop_without_gradient: u64,
     /// The mean negative logprob of the first rows that this process learnt from.
@@ -86,8 +93,8 @@ pub(super) struct Progress {
 /// The held-out scores of a run so far: those that it has recorded, and those of this process.
 #[derive(Default)]
 pub(super) struct Evaluations {
-    /// By the updates before them; more is better.
-    pub(super) scores: BTreeMap<u64, f64>,
+    /// By the updates before them.
+    pub(super) scores: BTreeMap<u64, HeldOutScore>,
     /// Their metrics, oldest first.
     metrics: Vec<Map<String, Value>>,
 }
@@ -149,7 +156,7 @@ impl<Data> TrainingRun<Data> {
             }
             let met = evaluation.as_ref().is_some_and(|Evaluation { metrics, .. }| {
                 progress.evaluations.add(progress.step, metrics);
-                self.evaluator.is_met(&progress.evaluations.metrics.iter().collect::<Vec<_>>())
+                self.stops(&progress.evaluations.metrics.iter().collect::<Vec<_>>())
             });
             if met {
                 self.schedule.end_early(progress.step);
@@ -172,7 +179,7 @@ impl<Data> TrainingRun<Data> {
         // Only the record after the last update has no update of its own.
         let Some(last) = steps.last().filter(|last| last.weights_version < last.step) else { return Ok(None) };
         let mut schedule = self.schedule_after(&steps);
-        let stopped_by_rule = self.evaluator.is_met(&history(&steps));
+        let stopped_by_rule = self.stops(&history(&steps));
         if stopped_by_rule {
             schedule.end_early(last.weights_version);
         }
@@ -180,11 +187,17 @@ impl<Data> TrainingRun<Data> {
         Ok(is_over.then_some(End { step: last.weights_version, stopped_by_rule }))
     }
 
+    /// Whether the evaluations among these metrics, oldest first, end it.
+    fn stops(&self, history: &[&Map<String, Value>]) -> bool {
+        let scores = history.iter().filter_map(|metrics| Some(held_out_score(metrics)?.score));
+        self.patience.is_some_and(|patience| patience.is_met(scores)) || self.evaluator.is_met(history)
+    }
+
     /// The schedule after these recorded steps: its cool-down begins where the first of their evaluations began it.
     fn schedule_after(&self, steps: &[Step]) -> Schedule {
         let mut schedule = self.schedule.clone();
         let history = history(steps);
-        let began = |index: &usize| self.evaluator.is_met(&history[..=*index]);
+        let began = |index: &usize| self.stops(&history[..=*index]);
         if schedule.cools_down()
             && let Some(index) = (0..steps.len()).find(began)
         {
@@ -223,7 +236,9 @@ impl<Data> TrainingRun<Data> {
             self.record.rewind_run(&run_id, step).await?;
             let undone = ledger::undone(self.record.as_ref(), &run_id).await?;
             self.record.record_uses(&run_id, undone).await?;
-            self.schedule = self.schedule_after(&self.record.steps(&run_id).await?);
+            let steps = self.record.steps(&run_id).await?;
+            self.schedule = self.schedule_after(&steps);
+            self.spikes = self.spikes.as_ref().map(|guard| guard.after(&steps));
         }
         if let Some(publisher) = &self.publisher {
             let is_start_put_there = step == 0 || behind.as_ref().is_some_and(|behind| behind.step == 0);
@@ -318,7 +333,9 @@ impl<Data> TrainingRun<Data> {
         let seconds = progress.last_checkpoint.elapsed().as_secs_f64();
         let since = SinceCheckpoint { tokens: progress.sampled_since_checkpoint, seconds };
         let has_permission = self.may_go_on(progress.step).await?;
-        let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_permission;
+        // The best weights can only be kept where all that are scored have a checkpoint.
+        let is_scored = self.keeps_scored() && self.evaluator.is_due(progress.step);
+        let is_due = self.checkpointing.triggers.are_met(progress.step, since) || !has_permission || is_scored;
         set(&mut metrics, "time/total", total);
         let is_sound = bounds.is_ok() && !self.is_out_of_bounds(progress);
         let checkpoint = if is_due && is_sound { Some(self.save_checkpoint(progress).await?) } else { None };
@@ -330,6 +347,7 @@ impl<Data> TrainingRun<Data> {
         token_files::write(&self.identity.directory, &self.identity.run_id, progress.step, tokens).await?;
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
         bounds?;
+        self.spikes.as_ref().map_or(Ok(()), SpikeGuard::check)?;
         if is_empty {
             self.check_gradient(&untrained, lesson.answers, reporter).await?;
         }
@@ -381,12 +399,9 @@ impl<Data> TrainingRun<Data> {
         }
         let optimizer = self.optimizer_at(step);
         let mut passes = std::mem::take(&mut lesson.passes);
-        let mut greatest_norm: f64 = 0.0;
-        let mut of_learner = LearnerMetrics::default();
+        let mut steps = UpdateSteps::new(self.spikes.as_ref());
         if !passes.is_empty() {
-            let made = self.learner.optimizer_step(optimizer).await?;
-            of_learner.add(&made.metrics);
-            greatest_norm = made.gradient_norm;
+            steps.make(self.learner.as_ref(), optimizer).await?;
         }
         let mut learnt = passes.iter().map(|pass| pass.data.len()).sum();
         for (substep, parts) in lesson.substeps.iter().enumerate() {
@@ -395,19 +410,16 @@ impl<Data> TrainingRun<Data> {
                 learnt += part.data.len();
                 passes.push(learn(self.objective.as_mut(), substep, part, self.learner.as_ref()).await?);
             }
-            let made = self.learner.optimizer_step(optimizer).await?;
-            of_learner.add(&made.metrics);
-            // A norm that is no number stays one.
-            greatest_norm = if made.gradient_norm <= greatest_norm { greatest_norm } else { made.gradient_norm };
+            steps.make(self.learner.as_ref(), optimizer).await?;
         }
         let measured = self.objective.measure(&passes)?;
         for (key, value) in measured.metrics {
             set(metrics, key, value);
         }
-        for (key, value) in of_learner.into_metrics() {
-            set(metrics, key, value);
+        let greatest_norm = steps.greatest_norm();
+        if let Some(warning) = steps.write(step, self.spikes.as_mut(), metrics) {
+            reporter.report(warning);
         }
-        set(metrics, "optim/gradient_norm", greatest_norm);
         if greatest_norm.is_finite() && measured.trained_tokens > 0 {
             set(metrics, "optim/gradient_norm_per_token", greatest_norm / measured.trained_tokens as f64);
             set(metrics, "optim/clip_factor", clip_factor(greatest_norm, optimizer.gradient_clip_norm));
@@ -463,7 +475,14 @@ impl<Data> TrainingRun<Data> {
         set(&mut metrics, "progress/done_frac", 1.0);
         let mut uses = Vec::new();
         let mut total = 0.0;
-        let last = self.evaluator.last(step, reporter).await?;
+        // A stop between two checkpoints would lose the updates after the last one.
+        let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
+        let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
+        let is_unsound = self.is_out_of_bounds(progress);
+        let checkpoint =
+            if is_saved || is_unsound || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
+        let settled = self.settle(step, &progress.evaluations).await?;
+        let last = self.evaluator.last(settled, reporter).await?;
         for evaluation in [evaluation, last].into_iter().flatten() {
             metrics.extend(evaluation.metrics);
             total += evaluation.seconds;
@@ -477,12 +496,6 @@ impl<Data> TrainingRun<Data> {
         // Apart from the step: in a store that others use too, they may be many.
         let leftovers = ledger::leftovers(self.record.as_ref(), &self.identity.run_id, &uses).await?;
         self.record.record_uses(&self.identity.run_id, leftovers).await?;
-        // A stop between two checkpoints would lose the updates after the last one.
-        let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
-        let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
-        let is_unsound = self.is_out_of_bounds(progress);
-        let checkpoint =
-            if is_saved || is_unsound || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
         if let Some(checkpoint) = &checkpoint {
             self.upload(progress, checkpoint, &mut metrics, false, reporter).await?;
         }
@@ -503,14 +516,28 @@ impl<Data> TrainingRun<Data> {
         let held_out: Vec<Scores> = metrics.iter().filter_map(|metrics| Scores::read(metrics, HELD_OUT)).collect();
         let greatest =
             |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).max_by(f64::total_cmp);
+        let mut evaluations = Evaluations::default();
+        for metrics in &metrics {
+            metrics.get("step").and_then(Value::as_u64).into_iter().for_each(|step| evaluations.add(step, metrics));
+        }
+        let best = self.best_weights(&evaluations).await?;
+        let is_best = self.final_weights == FinalWeights::Best;
+        let checkpoint = match best.as_ref().filter(|_| is_best) {
+            Some(best) => Some(best.checkpoint.clone()),
+            None => {
+                let last = self.record.latest_checkpoint(run_id).await?;
+                last.map(|last| self.identity.directory.join(last.directory))
+            }
+        };
+        let scores = evaluations.scores.values().map(|held_out| held_out.score);
+        let is_without = |patience: &Patience| patience.is_met(scores.clone());
         let mut summary = RunSummary {
             run_id: run_id.clone(),
             directory: self.identity.directory.clone(),
-            checkpoint: self
-                .record
-                .latest_checkpoint(run_id)
-                .await?
-                .map(|checkpoint| self.identity.directory.join(checkpoint.directory)),
+            checkpoint,
+            best,
+            final_weights: self.final_weights,
+            evaluations_without_improvement: self.patience.filter(is_without).map(Patience::evaluations),
             steps: end.step,
             stopped_by_rule: end.stopped_by_rule,
             held_out_before: held_out.first().cloned(),

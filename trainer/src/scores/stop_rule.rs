@@ -31,7 +31,7 @@ mod tests {
             ..Scores::default()
         };
         let held_out = BTreeMap::from([("exact".to_owned(), 0.9)]);
-        let rule = StopRule { held_out_reward: Some(0.95), held_out, in_a_row: 1 };
+        let rule = StopRule { held_out_reward: Some(0.95), held_out, ..StopRule::default() };
         assert!(rule.is_met(&[scores(0.95, Some(0.9))]));
         assert!(!rule.is_met(&[scores(0.94, Some(0.9))]));
         assert!(!rule.is_met(&[scores(0.95, Some(0.89))]));

@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 
 /// Mean negative logprob of the validation's trained tokens, in nats.
 pub(crate) const VALIDATION_NLL: &str = "test/nll";
+/// What the loss makes of a validation comparison, in the mean.
+pub(crate) const VALIDATION_LOSS: &str = "test/loss";
 /// What a byte of their text costs, in bits.
 pub(crate) const VALIDATION_BPB: &str = "test/bpb";
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, OptimizerStep,
+    AdamParameters, BackendError, Comparisons, ForwardBackward, GuardedStep, Learner, LossFunction, OptimizerStep,
 };
 use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 use sha2::{Digest, Sha256};
@@ -96,6 +96,11 @@ impl Learner for DigestingLearner {
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         self.with_digest(|digest| add_text(digest, &format!("{parameters:?}")));
         self.learner.optimizer_step(parameters).await
+    }
+
+    async fn optimizer_step_within(&self, parameters: AdamParameters, most: f64) -> Result<GuardedStep, BackendError> {
+        self.with_digest(|digest| add_text(digest, &format!("{parameters:?} {most:?}")));
+        self.learner.optimizer_step_within(parameters, most).await
     }
 
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {

@@ -11,7 +11,8 @@ use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_hub::{holds_adapter, must_exist};
 use fulgurite_lab::records;
 use fulgurite_lab::records::run_files::model_path;
-use fulgurite_lab::runs::checkpoints::{checkpoints, step_of};
+use fulgurite_lab::runs::checkpoints::{choose, step_of};
+use fulgurite_lab::runs::which_checkpoint::WhichCheckpoint;
 use fulgurite_proxy::{SampledModel, ServedModel};
 use fulgurite_trainer::Reporter;
 use fulgurite_types::WeightsVersion;
@@ -186,7 +187,7 @@ fn entry(loaded: &LoadedConfig, name: Option<&str>) -> Result<ModelEntry> {
     }
 }
 
-/// The checkpoint itself, or the last of a run.
+/// The checkpoint itself, or that of a run's final weights.
 pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).context("the working directory is gone")?;
     if !path.is_dir() {
@@ -195,7 +196,7 @@ pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
     if !records::is_run(&path) {
         return Ok(path);
     }
-    let last = checkpoints(&path).pop().map(|checkpoint| checkpoint.directory);
+    let last = choose(&path, WhichCheckpoint::Final).map(|checkpoint| checkpoint.directory);
     last.with_context(|| format!("--checkpoint {}: this run has no checkpoint yet", path.display()))
 }
 

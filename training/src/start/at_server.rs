@@ -10,9 +10,7 @@ use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_lab::records::exclusive_lock::is_run_held;
 use fulgurite_lab::records::run_directory::{is_in_run, run_id_of};
 use fulgurite_lab::records::weights_in_place::WeightsInPlace;
-use fulgurite_trainer::{
-    HeldWeights, MissingFiles, Record, ResumePoint, RunIdentity, StopRule, TrainError, WeightsAtStart,
-};
+use fulgurite_trainer::{HeldWeights, MissingFiles, Record, ResumePoint, RunIdentity, TrainError, WeightsAtStart};
 use fulgurite_types::{Publication, PublicationCause, Replaces, Step, WeightsId, WeightsVersion};
 
 use super::command_lines::{CommandLines, Found, NamedDirectory, ResumableRun, RunProgress, RunState};
@@ -240,7 +238,7 @@ impl StartAtServer<'_> {
         let Some(Step { step, weights_version, .. }) = steps.last() else { return Ok(RunProgress::FromStart) };
         // Only the record after the last update has no update of its own.
         let (updates, has_ended) = (*weights_version.min(step), weights_version < step);
-        let has_rule = trainer.rollouts().is_some_and(|rollouts| rollouts.stop != StopRule::default());
+        let has_rule = trainer.stops_early();
         // Without a limit in the config, whatever has no rule has ended at the default one.
         let is_at_limit = match trainer.common.max_steps {
             Some(most) => updates > most || has_ended && updates == most,

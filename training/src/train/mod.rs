@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 use fulgurite_config::declarations::Config;
 use fulgurite_config::trackers::TrackersConfig;
 use fulgurite_server::MetricsPage;
-use fulgurite_trainer::{Reporter, StopRule};
+use fulgurite_trainer::{FinalWeights, Reporter, StopRule};
 
 use self::prepared::Prepared;
 pub use self::soft_targets::write_soft_targets;
@@ -81,6 +81,7 @@ pub async fn train_one_group(
         bail!("--dry-run is of runs that have tasks: what is sampled for them is what they cost");
     }
     (config.trainer.common.max_steps, config.store.url) = (Some(1), None);
+    (config.trainer.common.patience, config.trainer.common.final_weights) = (None, FinalWeights::Last);
     if let Some(rollouts) = config.trainer.rollouts_mut() {
         (rollouts.groups_per_batch, rollouts.stop) = (1, StopRule::default());
     }

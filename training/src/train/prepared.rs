@@ -10,7 +10,7 @@ use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::model_roles::trainable_models;
 use fulgurite_config::models::ModelEntry;
 use fulgurite_lab::records::run_files::model_path;
-use fulgurite_trainer::{Reporter, StopRule, Tasks};
+use fulgurite_trainer::{Reporter, Tasks};
 
 use super::commands::Commands;
 use super::data_checks;
@@ -89,8 +89,12 @@ fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
         return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
     }
     if trainer.harvest().is_some() {
-        let stops = trainer.rollouts().is_some_and(|rollouts| rollouts.stop != StopRule::default());
-        if tasks.is_some() || runner.runs_agents() || stops {
+        if trainer.common.needs_scores() == Some("final_weights") {
+            bail!(
+                "[trainer] final_weights is of a run that ends, and a harvest goes on: leave it out; publish_if judges its weights"
+            );
+        }
+        if tasks.is_some() || runner.runs_agents() || trainer.stops_early() {
             bail!(
                 "[trainer] harvest takes rollouts as they come, and scores none: leave out [tasks], [runner] command and \
                  [trainer] stop"

@@ -60,7 +60,7 @@ impl NamedWeights {
                 source.display()
             );
         }
-        if which != WhichCheckpoint::Newest {
+        if !matches!(which, WhichCheckpoint::Final | WhichCheckpoint::Newest) {
             bail!("{} is no run, and so has no checkpoint {which}: leave --checkpoint out", source.display());
         }
         let directory =

@@ -7,7 +7,7 @@ use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 
 use crate::common::{answer, create, files, open, policy, request, rows, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
-    AdamParameters, BackendError, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
+    AdamParameters, BackendError, GuardedStep, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
 };
 use fulgurite_engine::ModelConfig;
 
@@ -304,6 +304,27 @@ async fn a_bad_datum_is_refused_by_its_place_and_leaves_no_gradient() {
     assert_eq!(learner.optimizer_step(quick()).await.unwrap().gradient_norm, 0.0);
     let error = learner.optimizer_step(AdamParameters { learning_rate: f64::NAN, ..quick() }).await.unwrap_err();
     assert_eq!(error.to_string(), "optimizer: learning_rate is NaN");
+}
+
+#[tokio::test]
+async fn a_gradient_above_its_bound_changes_nothing_and_is_dropped() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let (guarded, plain) = (open(&directory, 2).learner(), open(&directory, 2).learner());
+    let data: Arc<[Datum]> = [supervised(&[1, 2, 3], 1.0)].into();
+    for learner in [&guarded, &plain] {
+        learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await.unwrap();
+    }
+    let norm = plain.optimizer_step(quick()).await.unwrap().gradient_norm;
+    let skipped = guarded.optimizer_step_within(quick(), norm * 0.99).await.unwrap();
+    assert_eq!(skipped, GuardedStep::Skipped { gradient_norm: norm });
+    let written = |name: &str| home.path().join(name);
+    guarded.forward_backward(data, LossFunction::CrossEntropy).await.unwrap();
+    let made = guarded.optimizer_step_within(quick(), norm * 1.01).await.unwrap();
+    assert!(matches!(made, GuardedStep::Made(_)), "{made:?}");
+    guarded.save_weights(&written("guarded")).await.unwrap();
+    plain.save_weights(&written("plain")).await.unwrap();
+    let bytes = |name: &str| std::fs::read(written(name).join("model.safetensors")).unwrap();
+    assert!(bytes("guarded") == bytes("plain"), "the dropped gradient left nothing behind");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 use crate::options::keys::data_source::{DataSource, LossReduction, TrainOn, UnusableRows};
 use crate::options::keys::distillation::DistillationOptions;
-use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
+use crate::options::keys::evaluation::{EvaluationOptions, FinalWeights, StopRule};
 use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::harvest::{HarvestOptions, PublishRule};
 use crate::options::keys::objective_name::ObjectiveName;
@@ -138,8 +138,18 @@ pub(crate) struct TrainerTable {
     /// When and how the held-out tasks are scored; of `sft` and of comparisons what is held out of them, every 10 updates unless
     /// told otherwise.
     pub(crate) evaluation: EvaluationOptions,
-    /// When to stop before `max_steps`.
+    /// When to stop before `max_steps`; of `sft` and of comparisons by `patience` alone.
     pub(crate) stop: StopRule,
+    /// Which weights are the run's at its end: `last`, or those with the `best` held-out score. They are put behind the model, and
+    /// are what `model export`, `chat` and `eval` take of the run. With `best` each evaluation has a checkpoint.
+    pub(crate) final_weights: FinalWeights,
+    /// An optimizer step whose gradient's norm is above so many times the median of those before it, or no number, is left out;
+    /// without it, none is, and a norm that is no number ends the run.
+    pub(crate) spike_factor: Option<f64>,
+    /// Updates whose norms the median is of, the last ones that left no step out. The first eight have none to be held against.
+    pub(crate) spike_window: usize,
+    /// Updates one after another that may leave out every step; after so many the run ends with an error. 0 never ends it.
+    pub(crate) stop_after_spikes: u64,
     /// Updates one after another that may have nothing to learn from, as where every group's rewards are equal; after so
     /// many the run ends with an error. 0 never ends it.
     pub(crate) stop_without_gradient: u64,
@@ -211,6 +221,10 @@ impl Default for TrainerTable {
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
+            final_weights: FinalWeights::default(),
+            spike_factor: None,
+            spike_window: 32,
+            stop_after_spikes: 5,
             stop_without_gradient: 20,
             record_tokens: true,
             conversations: None,

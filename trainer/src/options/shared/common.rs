@@ -5,7 +5,8 @@ use fulgurite_backends::AdamParameters;
 use crate::TrainError;
 use crate::archive::check_url;
 use crate::options::flat::part::part;
-use crate::options::keys::refusal::{decay, least, norm, positive, refuse, share};
+use crate::options::keys::evaluation::FinalWeights;
+use crate::options::keys::refusal::{decay, least, norm, positive, refuse, share, wrong};
 use crate::options::keys::schedule::{LearningRateSchedule, UpdateCount};
 
 part! {
@@ -28,6 +29,13 @@ part! {
         keep_checkpoints: usize,
         keep_checkpoints_seconds: Option<f64>,
         checkpoint_url: Option<String>,
+        final_weights: FinalWeights,
+        spike_factor: Option<f64>,
+        spike_window: usize,
+        stop_after_spikes: u64,
+    } in stop {
+        patience: Option<u64>,
+        least_improvement: f64,
     }
 }
 
@@ -79,7 +87,31 @@ impl CommonOptions {
         decay("[trainer] weight_decay", self.weight_decay)?;
         norm("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
         self.learning_rate_schedule.check(self.learning_rate_floor, self.learning_rate_decay)?;
+        self.check_stop()?;
         self.check_checkpoints()
+    }
+
+    /// Whether a held-out score decides when it ends, or with which weights.
+    pub fn needs_scores(&self) -> Option<&'static str> {
+        if self.patience.is_some() {
+            return Some("stop.patience");
+        }
+        (self.final_weights == FinalWeights::Best).then_some("final_weights")
+    }
+
+    fn check_stop(&self) -> Result<(), TrainError> {
+        least("[trainer] stop.patience", self.patience.unwrap_or(1), 1, "1 ends it at the first that is no better")?;
+        if !(self.least_improvement.is_finite() && self.least_improvement >= 0.0) {
+            let message = "must be a finite number of at least 0";
+            return refuse("[trainer] stop.least_improvement", self.least_improvement, message);
+        }
+        if self.least_improvement > 0.0 && self.patience.is_none() {
+            return wrong("[trainer] stop.least_improvement", "is of stop.patience: set that, or leave it out");
+        }
+        if let Some(factor) = self.spike_factor.filter(|factor| !(factor.is_finite() && *factor > 1.0)) {
+            return refuse("[trainer] spike_factor", factor, "must be a finite number above 1, such as 10.0");
+        }
+        least("[trainer] spike_window", self.spike_window as u64, 1, "a median is of something")
     }
 
     fn check_checkpoints(&self) -> Result<(), TrainError> {

@@ -40,6 +40,11 @@ impl DataOptions {
         rows.div_ceil(self.batch_size as u64).saturating_mul(self.epochs)
     }
 
+    /// Whether anything is scored and not trained.
+    pub(crate) fn has_validation(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.validation.is_some())
+    }
+
     /// The share of the rows that is scored and not trained, where it is one.
     pub(crate) fn validation_share(&self) -> Option<f64> {
         match self.source.as_ref()?.validation.as_ref()? {

@@ -70,6 +70,10 @@ fn check_tinker(config: &Config) -> Result<()> {
             rollouts.entropy_bonus,
             model.name
         ),
+        Some(model) if rollouts.top_entropy.is_some() => bail!(
+            "[trainer] top_entropy: model `{}` is trained over the Tinker API, which tells no entropies: leave it out",
+            model.name
+        ),
         Some(model) if temperature != 1.0 => bail!(
             "[trainer] sampling_parameters.temperature is {temperature}, but model `{}` is trained over the Tinker API, whose \
              losses are at temperature 1: leave it out",
@@ -122,6 +126,7 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         ("kl", rollouts.kl.is_some(), needs_logprobs),
         ("importance_mask", rollouts.importance_mask.is_some(), needs_logprobs),
         ("entropy_bonus", rollouts.entropy_bonus > 0.0, of_trainer),
+        ("top_entropy", rollouts.top_entropy.is_some(), of_trainer),
         ("substeps", rollouts.substeps != plain.substeps, "is more than 1, and prime-rl makes one step of an update"),
         (
             "conversations",

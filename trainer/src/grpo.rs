@@ -275,6 +275,7 @@ impl Grpo {
             temperature: rollouts.temperature(),
             substeps: rollouts.substeps,
             importance_mask: rollouts.importance_mask.map(|[low, high]| RatioBounds { low, high }),
+            top_entropy: rollouts.top_entropy,
             entropy_bonus: rollouts.entropy_bonus,
             teachers: self.teachers.clone(),
             kl,

@@ -83,11 +83,16 @@ impl TorchLearner {
         self.run(move |child| Ok(child.call(&header, &[])?.header)).await
     }
 
-    async fn score(&self, call: &'static str, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+    async fn score(
+        &self,
+        call: &'static str,
+        list: &'static str,
+        data: Arc<[Datum]>,
+    ) -> Result<Vec<Vec<f32>>, BackendError> {
         self.run(move |child| {
             let body = CallTensors::of(&data)?.to_bytes()?;
             let reply = child.call(&json!({ "call": call }), &body)?;
-            PassTensors::read(&data, &reply.body)?.of_targets("logprobs")
+            PassTensors::read(&data, &reply.body)?.of_targets(list)
         })
         .await
     }
@@ -144,7 +149,11 @@ fn preference_loss(loss: PreferenceLoss) -> Value {
 #[async_trait]
 impl Learner for TorchLearner {
     async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
-        self.score("forward", data).await
+        self.score("forward", "logprobs", data).await
+    }
+
+    async fn entropies(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.score("entropies", "entropies", data).await
     }
 
     async fn keep_reference(&self) -> Result<(), BackendError> {
@@ -153,7 +162,7 @@ impl Learner for TorchLearner {
 
     /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
     async fn forward_reference(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
-        self.score("forward_reference", data).await
+        self.score("forward_reference", "logprobs", data).await
     }
 
     /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.

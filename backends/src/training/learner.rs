@@ -90,6 +90,17 @@ pub trait Learner: Send + Sync + 'static {
     /// Logprob of each target token of each datum; no gradient.
     async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError>;
 
+    /// The exact entropy, in nats, of the distribution that predicts each target of each datum; no gradient. 0 of targets whose
+    /// weight or mask is 0.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] from a host that cannot.
+    async fn entropies(&self, _data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        let message =
+            "[trainer] top_entropy: this model host tells no entropies before a gradient; leave it out".to_owned();
+        Err(BackendError::Configuration { message })
+    }
+
     /// Keeps the weights as they are now, for [`forward_reference`](Self::forward_reference); those that were kept before are
     /// let go.
     ///

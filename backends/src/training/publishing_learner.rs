@@ -90,6 +90,10 @@ impl Learner for PublishingLearner {
         self.learner.forward(data).await
     }
 
+    async fn entropies(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.learner.entropies(data).await
+    }
+
     async fn keep_reference(&self) -> Result<(), BackendError> {
         self.learner.keep_reference().await
     }

@@ -170,6 +170,10 @@ impl Learner for SharingLearner {
         self.0.pass(self.0.learner.forward(data)).await
     }
 
+    async fn entropies(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.0.pass(self.0.learner.entropies(data)).await
+    }
+
     async fn keep_reference(&self) -> Result<(), BackendError> {
         self.0.learner.keep_reference().await
     }

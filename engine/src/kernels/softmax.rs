@@ -37,6 +37,11 @@ impl LogSoftmax {
         (logit - self.highest) / self.temperature - self.log_sum
     }
 
+    /// The distribution's entropy, in nats: to the bit what [`softmax_gradient`] gives.
+    pub(crate) fn entropy(&self, logits: &[f32]) -> f32 {
+        softmax_gradient(&mut logits.to_vec(), self, 0.0, std::iter::empty())
+    }
+
     /// Writes `e^((logit - highest) / temperature)`, the probabilities up to one common factor.
     pub(crate) fn weigh(&self, logits: &[f32], weights: &mut [f32]) {
         let Self { highest, temperature, .. } = *self;

@@ -192,6 +192,10 @@ impl Learner for EmbeddedLearner {
         self.run(move |state| state.forward(&data)).await
     }
 
+    async fn entropies(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.run(move |state| state.entropies(&data)).await
+    }
+
     async fn keep_reference(&self) -> Result<(), BackendError> {
         self.run(|state| {
             state.reference = Some(state.policy.clone());
@@ -288,6 +292,13 @@ impl LearnerState {
         let hands = deal(examples, self.shards.len());
         let scored = self.in_shards(hands, |shard, policy, hand| shard.score(policy, hand, reported))?;
         Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
+    }
+
+    fn entropies(&mut self, data: &[Datum]) -> Result<Vec<Vec<f32>>, EngineError> {
+        let examples = self.examples(data, |_, datum| Ok(trained_targets(datum)))?;
+        let hands = deal(examples, self.shards.len());
+        let scored = self.in_shards(hands, Shard::entropies)?;
+        Ok(scored.into_iter().map(|scored| scored.entropies).collect())
     }
 
     /// `None` if no weights were kept.

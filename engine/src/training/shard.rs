@@ -1,11 +1,12 @@
 use std::ops::Range;
 
 use crate::adapters::policy::Policy;
+use crate::kernels::LogSoftmax;
 use crate::model::memory::activation_bytes;
 use crate::model::pass_sizes::{ROWS, SavedActivations};
 use crate::passes::backward::{BackwardScratch, backward};
 use crate::passes::forward::{Activations, forward};
-use crate::passes::head::{HeadScratch, Logits, Prediction, score, score_backward};
+use crate::passes::head::{HeadScratch, Logits, Prediction, for_each_logits, score, score_backward};
 use crate::passes::loss::TokenLoss;
 use crate::passes::packed_rows::PackedRows;
 use crate::training::compared::Compared;
@@ -74,6 +75,23 @@ impl Shard {
             self.pack(batch, |loss| reported == ReportedLogprobs::All || *loss != TokenLoss::Nothing);
             forward(policy, &self.rows, SavedActivations::Nothing, &mut self.activations);
             score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+            self.collect(batch, &mut scored);
+        }
+        scored
+    }
+
+    /// The entropy of the distribution that predicts each target which takes part in the loss.
+    pub(crate) fn entropies(&mut self, policy: &Policy, examples: &[Example<'_>]) -> Vec<Scored> {
+        let mut scored = Vec::with_capacity(examples.len());
+        for batch in batches(examples) {
+            self.pack(batch, |loss| *loss != TokenLoss::Nothing);
+            forward(policy, &self.rows, SavedActivations::Nothing, &mut self.activations);
+            let mut entropies = Vec::with_capacity(self.predictions.len());
+            let normed = &self.activations.normed_output;
+            for_each_logits(policy, normed, &self.predictions, &mut self.head, |prediction, logits| {
+                entropies.push(LogSoftmax::at_temperature(logits, prediction.temperature).entropy(logits));
+            });
+            self.predictions.iter_mut().zip(entropies).for_each(|(prediction, entropy)| prediction.entropy = entropy);
             self.collect(batch, &mut scored);
         }
         scored

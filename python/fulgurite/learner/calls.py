@@ -23,6 +23,7 @@ Reply = tuple[dict[str, Any], bytes]
 
 NAMES = (
     "forward",
+    "entropies",
     "keep_reference",
     "forward_reference",
     "forward_backward",
@@ -114,6 +115,8 @@ class Calls:
         data = Datums.read(tensors)
         if name == "forward":
             return self._learner.forward(data)
+        if name == "entropies":
+            return self._learner.entropies(data)
         if name == "forward_reference":
             return self._learner.forward_reference(data)
         if name == "forward_backward":

@@ -125,6 +125,10 @@ class Learner:
         """Return the logprob of each target."""
         return {"logprobs": self._score(data, trained_only=False)}
 
+    def entropies(self, data: Datums) -> dict[str, Tensor]:
+        """Return the entropy that predicts each trained target."""
+        return {"entropies": self._score(data, trained_only=True, of=Pass.entropies)}
+
     def keep_reference(self) -> None:
         """Keep the weights as they are now."""
         self.policy.keep_reference()
@@ -135,7 +139,9 @@ class Learner:
         with self.policy.reference():
             return {"logprobs": self._score(data, trained_only=True)}
 
-    def _score(self, data: Datums, *, trained_only: bool) -> Tensor:
+    def _score(
+        self, data: Datums, *, trained_only: bool, of: Callable[[Pass, Tensor], Tensor] = Pass.score
+    ) -> Tensor:
         self._check(data)
         self._move(self.policy.device)
         places, logprobs = [], []
@@ -145,7 +151,7 @@ class Learner:
                     self.policy.go_along(backward=False)
                     continue
                 one = Pass(self.policy, data, batch, self._temperature(data), trained_only=trained_only)
-                logprobs.append(self._within_memory(one, lambda one: one.score(one.hidden())))
+                logprobs.append(self._within_memory(one, lambda one: of(one, one.hidden())))
                 places.append(one.slots.place)
         return _spread(len(data.targets), places, logprobs)
 

@@ -105,6 +105,16 @@ class Pass:
         found = [self._logprobs(hidden, rows, slots)[0] for rows, slots in self._chunks]
         return torch.cat(found) if found else hidden.new_zeros(0)
 
+    def entropies(self, hidden: Tensor) -> Tensor:
+        """Return the entropy that predicts each slot, of the first of those that one position has."""
+        found = []
+        for rows, slots in self._chunks:
+            _, logits, normaliser = self._logprobs(hidden, rows, slots)
+            certain = logits - normaliser[:, None]
+            entropy = -(certain.exp() * certain).sum(-1)
+            found.append(entropy[self._row[slots] - rows.start] * self._first[slots])
+        return torch.cat(found) if found else hidden.new_zeros(0)
+
     def _logprobs(self, hidden: Tensor, rows: slice, slots: slice) -> tuple[Tensor, Tensor, Tensor]:
         logits = self.policy.logits(hidden[rows])
         if self._temperature != 1.0:

@@ -144,6 +144,7 @@ def test_the_gradient_of_the_entropy_is_exact(
     expected = -(logprobs * rows.advantages + 0.25 * entropies)[trained].sum()
     near(gradients(made), differentiated(made, expected))
     assert abs(float(found["loss_sum"]) + float(rows.advantages[trained].sum())) < 1e-4
+    torch.testing.assert_close(made.entropies(rows)["entropies"], entropies.detach() * trained, atol=1e-5, rtol=0)
 
 
 def test_soft_targets_share_the_logits_of_their_position(learner: Made, data: Made) -> None:

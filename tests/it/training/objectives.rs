@@ -64,7 +64,7 @@ fn on_policy_every_loss_is_the_policy_gradient_and_substeps_part_them() {
 #[test]
 fn an_entropy_bonus_keeps_a_policy_from_certainty_and_a_rollouts_length_divides_its_sum() {
     let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 1e-2"));
-    let (steps, _) = trained(&project, "plain", "loss_aggregation = 'token_mean'");
+    let (steps, plain_summary) = trained(&project, "plain", "loss_aggregation = 'token_mean'");
     let bonus = "loss_aggregation = 'token_mean'\nentropy_bonus = 10.0";
     let (uncertain, summary) = trained(&project, "uncertain", bonus);
     assert_eq!(summary["max_logprob_difference"], json!(0.0));
@@ -73,6 +73,10 @@ fn an_entropy_bonus_keeps_a_policy_from_certainty_and_a_rollouts_length_divides_
     assert!(more.last() > plain.last(), "{plain:?} {more:?}");
     let paid = numbers(&uncertain, "optim/entropy_bonus");
     assert!((paid[0] - 10.0 * more[0]).abs() < 1e-9, "{paid:?}");
+    let (_, all) = trained(&project, "all", "loss_aggregation = 'token_mean'\ntop_entropy = 1.0");
+    let (_, few) = trained(&project, "few", "loss_aggregation = 'token_mean'\ntop_entropy = 0.2");
+    assert!(weights(&all) == saved(&plain_summary, "model.safetensors"), "every token teaches");
+    assert!(weights(&few) != weights(&all));
     let sum = |lines: &str| numbers(&trained(&project, &lines.len().to_string(), lines).0, "optim/loss:sum")[0];
     let (whole, divided) =
         (sum("loss_aggregation = 'rollout_sum'"), sum("loss_aggregation = 'rollout_sum'\nrollout_length = 8"));
@@ -90,6 +94,7 @@ fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
         ),
         ("loss = 'ppo'\nloss_parameters = { ratio_limit = 1.1 }", "ratio_limit is 1.1, below the 1.2 of clip_high"),
         ("rollout_length = 8", "[trainer] rollout_length is of loss_aggregation = \"rollout_sum\": leave it out"),
+        ("top_entropy = 0.0", "[trainer] top_entropy is 0, but must be above 0 and at most 1"),
         ("entropy_bonus = -1.0", "[trainer] entropy_bonus is -1, but must be a finite number of at least 0"),
         ("loss = 'reinforce'", "unknown variant `reinforce`"),
         ("substeps = 0", "substeps"),

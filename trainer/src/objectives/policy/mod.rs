@@ -12,6 +12,7 @@ mod rollout_metrics;
 mod staleness;
 mod substeps;
 mod teaching;
+mod top_entropy;
 mod trajectories;
 #[cfg(test)]
 pub(crate) mod vectors;

@@ -23,6 +23,7 @@ use super::rollout_metrics::rollout_metrics;
 use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
 use super::teaching::{MemberPlace, Teachers};
+use super::top_entropy::mask_by_entropy;
 use super::trajectories::{Batch, Credit, assemble, call_places};
 use crate::options::{DistillationLoss, DistillationOptions, KlPlace, LossAggregation};
 use crate::rollouts::{
@@ -45,6 +46,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) substeps: NonZeroUsize,
     /// Ratios outside of which a token teaches nothing.
     pub(crate) importance_mask: Option<RatioBounds>,
+    /// The share of tokens, those of the greatest entropies, that teaches.
+    pub(crate) top_entropy: Option<f64>,
     /// What the mean entropy of trained tokens is worth.
     pub(crate) entropy_bonus: f64,
     /// Whose logprobs the policy is pulled to.
@@ -296,7 +299,7 @@ impl PolicyGradient {
         metrics: &mut Map<String, Value>,
     ) -> Result<(Vec<Vec<Vec<Datum>>>, Vec<Vec<usize>>), TrainError> {
         let in_reward = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Reward);
-        if groups.is_empty() || (in_reward.is_none() && self.importance_mask.is_none()) {
+        if groups.is_empty() || (in_reward.is_none() && self.importance_mask.is_none() && self.top_entropy.is_none()) {
             return Ok((groups, Vec::new()));
         }
         let sizes: Vec<Vec<usize>> = groups.iter().map(|group| group.iter().map(Vec::len).collect()).collect();
@@ -315,6 +318,16 @@ impl PolicyGradient {
                 metrics.insert("optim/importance_masked".to_owned(), share.into());
             }
             masked = made.targets;
+        }
+        if let Some(share) = self.top_entropy {
+            let entropies = learner.entropies(rows.as_slice().into()).await?;
+            let certain = mask_by_entropy(&mut rows, &entropies, share);
+            masked.resize(rows.len(), Vec::new());
+            for (masked, certain) in masked.iter_mut().zip(certain) {
+                masked.extend(certain);
+                masked.sort_unstable();
+                masked.dedup();
+            }
         }
         let mut rows = rows.into_iter();
         let mut of_rollout = |size: usize| rows.by_ref().take(size).collect();

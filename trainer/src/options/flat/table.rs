@@ -130,6 +130,9 @@ pub(crate) struct TrainerTable {
     /// What the mean entropy of the distributions that trained tokens are predicted by is worth, in nats of the loss: above 0, an update
     /// keeps the policy from certainty. Its gradient is exact.
     pub(crate) entropy_bonus: f64,
+    /// The share of a batch's trained tokens that teaches: those at which the policy's exact entropy is greatest (Wang et al. 2025), such
+    /// as 0.2. Without it, every token does.
+    pub(crate) top_entropy: Option<f64>,
     /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
     pub(crate) dynamic_sampling: Option<DynamicSampling>,
     /// What agents are told to send with their calls, in the `main_llm` resource. Calls that leave out `temperature` get this
@@ -217,6 +220,7 @@ impl Default for TrainerTable {
             schedule: SamplingSchedule::default(),
             importance_mask: None,
             entropy_bonus: 0.0,
+            top_entropy: None,
             dynamic_sampling: None,
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),

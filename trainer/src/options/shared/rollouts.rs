@@ -51,6 +51,7 @@ part! {
         schedule: SamplingSchedule,
         importance_mask: Option<[f32; 2]>,
         entropy_bonus: f64,
+        top_entropy: Option<f64>,
         kl: Option<KlOptions>,
         substeps: NonZeroUsize,
         sampling_parameters: Map<String, Value>,
@@ -107,6 +108,7 @@ impl RolloutOptions {
         self.check_conversations()?;
         self.check_importance_mask()?;
         not_negative("[trainer] entropy_bonus", self.entropy_bonus)?;
+        self.check_top_entropy()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         check_bounds(self.reward_bounds)?;
         self.loss_function()?;
@@ -178,6 +180,17 @@ impl RolloutOptions {
         least(&format!("{key}.max_tokens"), max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")
     }
 
+    fn check_top_entropy(&self) -> Result<(), TrainError> {
+        let key = "[trainer] top_entropy";
+        match self.top_entropy {
+            Some(share) if !(share > 0.0 && share <= 1.0) => refuse(key, share, "must be above 0 and at most 1"),
+            Some(_) if self.loss == PolicyLoss::Dro => {
+                wrong(key, "is not for the loss `dro`, which is not 0 where an advantage is: leave one of them out")
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_importance_mask(&self) -> Result<(), TrainError> {
         match self.importance_mask {
             Some([low, high]) if !(low.is_finite() && high.is_finite() && 0.0 <= low && low < high) => {
@@ -196,6 +209,7 @@ impl RolloutOptions {
             ("substeps", self.substeps.get() > 1),
             ("importance_mask", self.importance_mask.is_some()),
             ("entropy_bonus", self.entropy_bonus > 0.0),
+            ("top_entropy", self.top_entropy.is_some()),
             ("advantages.baseline", !self.advantages.baseline.is_of_group()),
             ("advantages.standard_deviation_of", self.advantages.standard_deviation_of == Spread::Batch),
             ("loss_aggregation", self.loss_aggregation != LossAggregation::Sum),

@@ -239,6 +239,7 @@ impl RunningServer {
         // Outside of all, so that what is refused has its line too.
         let router = if config.server.access_log { router.layer(from_fn(fulgurite_proxy::log_access)) } else { router };
         let router = around.into_iter().fold(router, |router, around| around(router));
+        store.servers().start().await?;
         #[expect(clippy::disallowed_methods, reason = "the server holds it")]
         let task = tokio::spawn(connections::serve(listener, router, connection_limits, gate.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
@@ -274,28 +275,46 @@ impl RunningServer {
 
     /// Lets nothing in, and waits for what is inside and for its record.
     async fn end(&mut self) -> Result<()> {
+        let mut in_order = true;
         if timeout(self.patience, self.gate.drain()).await.is_err() {
             self.proxy.cut_short();
             if timeout(LAST_WORDS, self.gate.drain()).await.is_err() {
                 tracing::warn!("some requests would not end, and are given up");
+                in_order = false;
             }
         }
         // What nobody listens to any more is recorded all the same.
         if timeout(LAST_WORDS, self.proxy.settled()).await.is_err() {
             tracing::warn!("some calls would not end, and what they sampled is lost");
+            in_order = false;
         }
         if let Some(export) = self.export.take() {
             export.stop().await;
         }
         self.gate.close();
-        match timeout(LAST_WORDS, &mut self.task).await {
+        let ended = match timeout(LAST_WORDS, &mut self.task).await {
             Ok(ended) => ended.context("the server broke"),
             // Clients that take nothing in.
             Err(_) => {
                 self.task.abort();
                 Ok(())
             }
+        };
+        if in_order && ended.is_ok() {
+            self.note_end().await;
         }
+        ended
+    }
+
+    /// Notes that it is known of every answer whether its client has it.
+    async fn note_end(&self) {
+        let noted = timeout(LAST_WORDS, self.store.servers().end()).await;
+        let error = match noted {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store does not answer".to_owned(),
+        };
+        tracing::warn!(error, "this server is taken for one that was killed: its last answers may be given again");
     }
 
     /// Ends when the server does, which it should not.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use sqlx::Connection;
+use uuid::Uuid;
 
 use crate::call_records::at_once;
 use crate::call_records::call_record::CallRecord;
@@ -34,9 +35,10 @@ struct Inner {
     writer: Option<Writer<CallRecord>>,
     signals: Arc<Signals>,
     opened: Instant,
+    server_id: i64,
     rollout_cache: Arc<RolloutCache>,
     /// Only where other servers may write to the same database.
-    _listener: Option<Listener>,
+    listener: Option<Listener>,
 }
 
 impl fmt::Debug for Database {
@@ -79,9 +81,10 @@ impl Database {
         let connection = connector.connect().await?;
         let readers = readers(location, Access::Change, busy).await?;
         let signals = Arc::clone(signals);
+        let server_id = fresh_server_id();
         let listener = match location {
             Location::Sqlite(_) => None,
-            Location::Postgres(url) => Some(Listener::start(url.clone(), Arc::clone(&signals))),
+            Location::Postgres(url) => Some(Listener::start(url.clone(), Arc::clone(&signals), server_id)),
         };
         let rollout_cache = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
         let patience = options.patience;
@@ -93,8 +96,9 @@ impl Database {
             writer: Some(writer),
             signals,
             opened: Instant::now(),
+            server_id,
             rollout_cache,
-            _listener: listener,
+            listener,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -120,8 +124,9 @@ impl Database {
             writer: None,
             signals: Arc::default(),
             opened: Instant::now(),
+            server_id: fresh_server_id(),
             rollout_cache: Arc::new(RolloutCache::new(true)),
-            _listener: None,
+            listener: None,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -133,11 +138,19 @@ impl Database {
         if let Some(writer) = &self.inner.writer {
             writer.close().await;
         }
+        if let Some(listener) = &self.inner.listener {
+            listener.stop();
+        }
     }
 
     /// How long it has been open.
     pub(crate) fn uptime(&self) -> Duration {
         self.inner.opened.elapsed()
+    }
+
+    /// The number of this server among those that have the database open.
+    pub(crate) fn server_id(&self) -> i64 {
+        self.inner.server_id
     }
 
     /// Where the database is.
@@ -194,6 +207,12 @@ impl Database {
     pub(crate) fn writer(&self) -> Result<&Writer<CallRecord>> {
         self.inner.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
+}
+
+/// A number that no other server has.
+fn fresh_server_id() -> i64 {
+    // The random half.
+    Uuid::now_v7().as_u64_pair().1.cast_signed() & i64::MAX
 }
 
 /// Connections to a database in which something could be read.

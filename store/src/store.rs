@@ -19,6 +19,7 @@ use crate::rollouts::attempts::Attempts;
 use crate::rollouts::gateway_rollouts::GatewayRollouts;
 use crate::rollouts::workers::Workers;
 use crate::runs::Runs;
+use crate::servers::Servers;
 use crate::spans::Spans;
 use crate::weights::Weights;
 
@@ -42,6 +43,7 @@ struct Parts {
     rewards: Rewards,
     resources: Resources,
     runs: Runs,
+    servers: Servers,
     weights: Weights,
     queries: Queries,
     housekeeping: Housekeeping,
@@ -82,6 +84,7 @@ impl Store {
             rewards: Rewards::new(&database),
             resources: Resources::new(&database),
             runs: Runs::new(&database),
+            servers: Servers::new(&database),
             weights: Weights::new(&database),
             queries: Queries::new(&database),
             housekeeping: Housekeeping::new(&database),
@@ -138,6 +141,11 @@ impl Store {
     /// Training runs, their steps and checkpoints.
     pub fn runs(&self) -> &Runs {
         &self.parts.runs
+    }
+
+    /// The servers that have the store open, and those that were killed.
+    pub fn servers(&self) -> &Servers {
+        &self.parts.servers
     }
 
     /// Weights of served models.

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use crate::attempt::budget::Spending;
 use crate::placed_prompt::{PlacedDeparture, PlacedPrompt};
+use crate::record::recorded_call::is_answer_of;
+use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::RequestLog;
 
 /// Requests of an attempt that are kept once they are over.
@@ -36,8 +38,17 @@ struct MemoryState {
     known: HashMap<String, bool>,
     /// Whether an answered call showed the model tools.
     has_shown_tools: bool,
+    /// The last request that was read from the store, until it is known that its client has the answer.
+    last_recorded: Option<RecordedRequest>,
     /// By the renderer's fingerprint: tokens of one format and tokenizer mean nothing to another.
     turns: HashMap<String, Turns>,
+}
+
+/// An answered request in the store.
+#[derive(Clone)]
+pub(crate) struct RecordedRequest {
+    pub(crate) digest: String,
+    pub(crate) reply_id: String,
 }
 
 struct Turns {
@@ -114,6 +125,29 @@ impl AttemptMemory {
     /// Whether there was no request yet.
     pub(crate) fn is_unused(&self) -> bool {
         self.state().requests == 0
+    }
+
+    /// Notes the last request that was read from the store, if its client may have the answer or not.
+    pub(crate) fn note_last_recorded(&self, last: Option<RecordedRequest>) {
+        self.state().last_recorded = last;
+    }
+
+    /// The last request that was read from the store, for one that repeats it as far as its body shows: the first one.
+    pub(crate) fn take_last_recorded(&self, repeated_by: &Identity) -> Option<RecordedRequest> {
+        let is_unmarked = repeated_by.retries == 0 && repeated_by.idempotency_key.is_none();
+        let is_it = |last: &mut RecordedRequest| is_unmarked && last.digest == repeated_by.digest;
+        self.state().last_recorded.take_if(is_it)
+    }
+
+    /// Notes that an answer is given again; whether it is that of the last request that was read from the store.
+    pub(crate) fn is_given_again(&self, reply_id: &str) -> bool {
+        self.state().last_recorded.take_if(|last| last.reply_id == reply_id).is_some()
+    }
+
+    /// Notes that a call continues this generation, so that its client has the answer.
+    pub(crate) fn is_continued(&self, generation_id: &str) {
+        let is_it = |last: &mut RecordedRequest| is_answer_of(&last.reply_id, generation_id);
+        self.state().last_recorded.take_if(is_it);
     }
 
     /// Whether a call that was answered showed the model tools.

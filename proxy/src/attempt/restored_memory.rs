@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{Defect, StopReason};
 
-use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory};
+use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory, RecordedRequest};
 use crate::attempt::budget::Spending;
 use crate::models::served_models::ServedModels;
 use crate::record::recorded_call::{RecordedCall, reply_id};
@@ -31,6 +31,7 @@ pub(crate) async fn restore(
         // What has come since is caught up with.
         calls.retain(|call| memory.is_own(&call.generation.generation_id).is_some());
     }
+    memory.note_last_recorded(calls.last().and_then(possibly_unseen));
     // Forwarded calls count against the budget, but cannot be continued here.
     let (forwarded, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_forwarded);
     // The answers to one request share its reply's id.
@@ -63,6 +64,7 @@ pub(crate) async fn catch_up(
             && !is_forwarded(&call)
         {
             memory.note(&generation_id, false);
+            memory.note_last_recorded(possibly_unseen(&call));
             grown += match is_own {
                 None => restore_call(models, memory, &call, has_failed(&call)).await,
                 // Its answer has been continued since.
@@ -143,6 +145,14 @@ async fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &Re
         return memory.remember(model.renderer.fingerprint(), &call);
     }
     0
+}
+
+/// The request of a recorded call, if nothing shows that its client has not got the answer.
+fn possibly_unseen(call: &RecordedCall) -> Option<RecordedRequest> {
+    let RecordedCall { generation, .. } = call;
+    let is_answer = !is_forwarded(call) && generation.stop_reason.is_whole() && !generation.client_disconnected;
+    is_answer
+        .then(|| RecordedRequest { digest: generation.request_digest.clone(), reply_id: reply_id(call).to_owned() })
 }
 
 /// Forwarded calls count against the budget, but cannot be continued here.

@@ -17,6 +17,7 @@ use crate::requests::model_request::{ModelRequest, Prompt};
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, OpenRequest};
 use crate::state::call_services::CallServices;
+use fulgurite_store::Store;
 use fulgurite_types::time::now;
 
 /// Where a request stands among others of its attempt.
@@ -74,6 +75,10 @@ pub(crate) async fn place<'p>(
         Some(attribution) => Some(services.memories.of(&services.store, models, attribution).await?),
         None => None,
     };
+    let unseen = match &memory {
+        Some(memory) => find_unseen(&services.store, memory, &identity).await?,
+        None => None,
+    };
     let log = Arc::clone(memory.as_ref().map_or(&parts.session_requests, |memory| &memory.requests));
     let reply_id = format!("{}{}", request.endpoint.id_prefix, uuid::Uuid::now_v7().simple());
     let choices = request.options.choices;
@@ -85,11 +90,44 @@ pub(crate) async fn place<'p>(
             return Ok(Placement::Joined(Box::new(answered)));
         }
         Claim::New(open) => (Vec::new(), open),
-        Claim::Replay(open) => (earlier_answers(&services.store, &open.request.reply_id, choices).await?, open),
+        Claim::Replay(open) => {
+            let earlier = earlier_answers(&services.store, &open.request.reply_id, choices).await?;
+            let reply_id = &open.request.reply_id;
+            let is_last = memory.as_ref().is_some_and(|memory| memory.is_given_again(reply_id));
+            if is_last || unseen.as_ref() == Some(reply_id) {
+                give_again(&services.store, &earlier).await?;
+            }
+            (earlier, open)
+        }
     };
     let listener = open.listener.take().ok_or_else(ProxyError::broken_off)?;
     let placed = PlacedRequest { admitted, token_ids, attribution, unnamed, memory, earlier, open, listener };
     Ok(Placement::Open(Box::new(placed)))
+}
+
+/// Has a request repeat the last one of its attempt that another server recorded, if that server was killed since: nobody
+/// knows then whether the answer arrived. It does so once. Gives the id of the reply that is repeated.
+async fn find_unseen(store: &Store, memory: &AttemptMemory, identity: &Identity) -> Result<Option<String>, ProxyError> {
+    let Some(last) = memory.take_last_recorded(identity) else { return Ok(None) };
+    match store.servers().is_of_killed(&last.reply_id).await {
+        Ok(true) => {
+            let is_known = memory.requests.may_be_unseen(&last.digest, &last.reply_id);
+            Ok(is_known.then_some(last.reply_id))
+        }
+        Ok(false) => Ok(None),
+        Err(error) => {
+            memory.note_last_recorded(Some(last));
+            Err(error.into())
+        }
+    }
+}
+
+/// Notes that this server gives recorded answers again.
+async fn give_again(store: &Store, answers: &[Option<RecordedCall>]) -> Result<(), ProxyError> {
+    for answer in answers.iter().flatten() {
+        store.servers().give_again(&answer.generation.generation_id).await?;
+    }
+    Ok(())
 }
 
 /// The conversation of a request that names neither a rollout nor a session, if such ones are recognised by content.

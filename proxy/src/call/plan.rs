@@ -49,6 +49,9 @@ pub(crate) async fn plan(parts: &Parts, placed: PlacedRequest<'_>) -> Result<Pla
         true => Ok(None),
         false => prompt(parts, &caller, &planner).await.map(Some),
     };
+    if let (Ok(Some(PlacedPrompt { continues: Some(continued), .. })), Some(memory)) = (&placed, &planner.memory) {
+        memory.is_continued(continued);
+    }
     let plan = match placed {
         Ok(placed) => {
             let plan = || planner.plan(&open.request, earlier, placed);

@@ -30,6 +30,12 @@ pub(crate) fn generation_id(reply_id: &str, choice: usize) -> String {
     if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
 }
 
+/// Whether a generation is one of the answers in this reply.
+pub(crate) fn is_answer_of(reply_id: &str, generation_id: &str) -> bool {
+    let choice = generation_id.strip_prefix(reply_id);
+    choice.is_some_and(|choice| choice.is_empty() || choice.starts_with('-'))
+}
+
 /// The id of the reply that a recorded call is an answer of.
 pub(crate) fn reply_id(call: &RecordedCall) -> &str {
     let id = &call.generation.generation_id;

@@ -112,6 +112,20 @@ impl<E> LoggedRequests<E> {
         }
     }
 
+    /// Notes of a request that its answer was never delivered, though that was believed; whether it was.
+    pub(crate) fn break_off(&mut self, digest: &str, reply_id: &str) -> bool {
+        let Some(alike) = self.by_digest.get_mut(digest) else { return false };
+        let Some(request) = alike.settled.iter().find(|request| request.reply_id == reply_id).cloned() else {
+            return false;
+        };
+        if !matches!(*request.progress(), Progress::Delivered) {
+            return false;
+        }
+        *request.progress() = Progress::Broken;
+        alike.sort(&request);
+        true
+    }
+
     fn remove(&mut self, request: &Arc<LoggedRequest<E>>) {
         let digest = &request.identity.digest;
         if let Some(alike) = self.by_digest.get_mut(digest) {

@@ -132,6 +132,12 @@ impl<E> RequestLog<E> {
         self.state().nearest(identity).is_some()
     }
 
+    /// Notes of a request of before this process that nobody knows whether its client has the answer: the next with the same
+    /// body is the same request. Whether there is such a one.
+    pub(crate) fn may_be_unseen(&self, digest: &str, reply_id: &str) -> bool {
+        self.state().break_off(digest, reply_id)
+    }
+
     fn state(&self) -> MutexGuard<'_, LoggedRequests<E>> {
         // The state is whole after every statement, so a poisoned lock holds nothing broken.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -273,6 +279,19 @@ mod tests {
         assert_eq!(outcome(&claim(&log, plain(), "c").await), ("new", "c".to_owned()));
         replay.answered(true);
         assert_eq!(outcome(&claim(&log, plain(), "d").await), ("new", "d".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_may_be_unseen_is_replayed_to_the_first_that_sends_the_same_body() {
+        let log = RequestLog::new(10);
+        log.restore(plain(), "a".to_owned(), 0, false);
+        assert!(!log.may_be_unseen("d", "another") && !log.may_be_unseen("other", "a"));
+        assert!(log.may_be_unseen("d", "a") && !log.may_be_unseen("d", "a"));
+        let Claim::Replay(replay) = claim(&log, plain(), "b").await else { panic!("no replay") };
+        assert_eq!(replay.request.reply_id, "a");
+        assert!(!log.may_be_unseen("d", "a"), "it is under way");
+        replay.answered(true);
+        assert_eq!(outcome(&claim(&log, plain(), "c").await), ("new", "c".to_owned()));
     }
 
     #[tokio::test]

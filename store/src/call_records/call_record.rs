@@ -39,6 +39,8 @@ pub(crate) struct CallRecord {
     pub heartbeat_ids: i64,
     /// The session that begins and ends with it.
     pub session: Option<Session>,
+    /// The server that records it; none of a call from an archive.
+    pub server_id: Option<i64>,
 }
 
 /// A session's rollout, which nobody enqueued, as JSON.
@@ -100,6 +102,7 @@ impl CallRecord {
             known,
             expected_checksum: 0,
             session: None,
+            server_id: None,
         };
         // Here, and not where one job at a time is done.
         call.expected_checksum = call.columns(call.expected_to_be_held())?.checksum();
@@ -139,6 +142,11 @@ impl CallRecord {
         let (rollout_checksum, attempt_checksum) = (rollout.checksum(), attempt.checksum());
         let session = Session { config, metadata, rollout_checksum, attempt_checksum };
         Ok(Self { session: Some(session), ..call })
+    }
+
+    /// The call, as this server records it.
+    pub(crate) fn by_server(self, server_id: i64) -> Self {
+        Self { server_id: Some(server_id), ..self }
     }
 
     /// Tokens of its prompt that the call holds which it is supposed to continue.

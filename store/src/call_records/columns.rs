@@ -98,6 +98,8 @@ pub(crate) const GENERATION: &[Column] = &[
         Ok(Value::OwnedBytes(call.conversation.as_ref().map(|written| written.hash().to_vec())))
     }),
     column("checksum", |call, writing| Ok(Value::Integer(call.checksum(writing.held_tokens)?))),
+    // Not in the checksum: it changes when another server gives the answer again.
+    column("server_id", |call, _| Ok(Value::OptionalInteger(call.server_id))),
     column("conversation_digest", |call, _| {
         Ok(Value::OptionalBytes(call.conversation_digest.as_ref().map(|digest| &digest[..])))
     }),

@@ -45,6 +45,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0018_published_weights",
             "0019_run_leases",
             "0020_base_of_an_adapter",
+            "0021_servers",
         ]
     )
 });
@@ -72,6 +73,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0018_published_weights",
             "0019_run_leases",
             "0020_base_of_an_adapter",
+            "0021_servers",
         ]
     )
 });

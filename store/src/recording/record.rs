@@ -23,7 +23,7 @@ impl Recording {
         let call = call.into();
         let notification = self.call_notification(&call);
         let attempt = (call.generation.rollout_id.clone(), call.generation.attempt_id.clone());
-        let call = CallRecord::new(call, &self.latest_calls.of(&attempt))?;
+        let call = CallRecord::new(call, &self.latest_calls.of(&attempt))?.by_server(self.database.server_id());
         let continuable = call.continuable();
         self.database.writer()?.join(call).await?;
         if let Some(call) = continuable {
@@ -38,7 +38,7 @@ impl Recording {
     pub async fn record_session(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
         let notification = self.call_notification(&call);
-        self.database.writer()?.join(CallRecord::alone(call)?).await?;
+        self.database.writer()?.join(CallRecord::alone(call)?.by_server(self.database.server_id())).await?;
         notification.into_iter().for_each(CallNotification::send);
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Recording {
     pub async fn replace(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
         let notification = self.call_notification(&call);
-        let call = CallRecord::new(call, &[])?;
+        let call = CallRecord::new(call, &[])?.by_server(self.database.server_id());
         self.database.write(move |write| Box::pin(async move { replace(write, &call).await })).await?;
         notification.into_iter().for_each(CallNotification::send);
         Ok(())

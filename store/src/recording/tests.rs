@@ -325,7 +325,8 @@ proptest! {
             let (at_once, one_by_one) = (with_attempts().await, with_attempts().await);
             let generations = generations(&turns);
             for generation in generations.clone() {
-                let call = CallRecord::new(generation, &[]).unwrap();
+                let server_id = at_once.database().server_id();
+                let call = CallRecord::new(generation, &[]).unwrap().by_server(server_id);
                 let record = one_by_one
                     .database().write(move |write| Box::pin(async move { record_one_by_one(write, &call).await }));
                 record.await.unwrap();

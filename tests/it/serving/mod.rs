@@ -14,3 +14,4 @@ mod shared_weights;
 mod shutdown;
 mod soak;
 mod telemetry;
+mod unseen_answers;

@@ -248,6 +248,7 @@ fn a_store_is_counted() {
     secrets                1     [bytes]
     sequence_counters      3     [bytes]
     served_weights         1     [bytes]
+    servers                1     [bytes]
     spans                  9     [bytes]
     steps                  0     [bytes]
     teacher_logprobs       0     [bytes]

@@ -19,7 +19,7 @@ use reqwest::{Client, StatusCode, Url};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use fulgurite_config::declarations::TelemetryConfig;
 
@@ -27,6 +27,8 @@ use fulgurite_config::declarations::TelemetryConfig;
 const QUEUE_LENGTH: usize = 2048;
 /// Spans that are sent together at most.
 const BATCH_LENGTH: usize = 512;
+/// How long spans gather before they are sent: a request takes more processor time than a span.
+const GATHERING: Duration = Duration::from_millis(200);
 /// How long a collector may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// The same when the server stops, also of the store.
@@ -147,6 +149,7 @@ impl TraceExport {
             url: collector.url,
             name,
             is_closing,
+            gathering: GATHERING,
             trouble: Trouble::default(),
             queue_trouble: queue_trouble.clone(),
             sent: counter!(SENT),
@@ -208,6 +211,8 @@ struct Sender {
     url: Url,
     name: String,
     is_closing: watch::Receiver<bool>,
+    /// How long spans gather behind the first.
+    gathering: Duration,
     trouble: Trouble,
     queue_trouble: Arc<Trouble>,
     sent: Counter,
@@ -233,6 +238,7 @@ impl Sender {
                 _ = self.is_closing.wait_for(|is_closing| *is_closing) => break,
                 count = spans.recv_many(&mut batch, BATCH_LENGTH) => if count == 0 { break },
             }
+            self.gather(&mut spans, &mut batch).await;
             // What comes meanwhile is the next batch.
             if !self.deliver(&mut batch).await {
                 break;
@@ -246,6 +252,27 @@ impl Sender {
             batch.push(span);
         }
         self.deliver_last(&mut batch).await;
+    }
+
+    /// Adds the spans to a batch that come within the time for it, until the batch is full or the server stops. Then the
+    /// batch is delivered as any other: a collector that fails once has it before the end.
+    async fn gather(&self, spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
+        let mut is_closing = self.is_closing.clone();
+        let mut time = std::pin::pin!(sleep(self.gathering));
+        while batch.len() < BATCH_LENGTH {
+            let room = BATCH_LENGTH - batch.len();
+            tokio::select! {
+                biased;
+                _ = is_closing.wait_for(|is_closing| *is_closing) => break,
+                () = &mut time => break,
+                count = spans.recv_many(batch, room) => if count == 0 { break },
+            }
+        }
+        while batch.len() < BATCH_LENGTH
+            && let Ok(span) = spans.try_recv()
+        {
+            batch.push(span);
+        }
     }
 
     /// Sends a batch until it is taken or refused for good; false if that is not so and the server stops.
@@ -407,41 +434,56 @@ mod tests {
         }
     }
 
-    /// The server stops while the collector, which has a span, has not answered.
-    #[tokio::test]
-    async fn spans_that_are_on_their_way_at_the_end_are_not_sent_twice() {
-        let [got, may_answer] = [0, 0].map(|permits| Arc::new(Semaphore::new(permits)));
+    /// A sender to this collector, with a store of its own.
+    async fn sender(
+        collector: Router,
+        directory: &std::path::Path,
+        gathering: Duration,
+        is_closing: watch::Receiver<bool>,
+    ) -> Sender {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (permits, answer) = (got.clone(), may_answer.clone());
-        let take = async move || {
-            permits.add_permits(1);
-            answer.acquire().await.unwrap().forget();
-        };
         #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
-        tokio::spawn(axum::serve(listener, Router::new().route("/", post(take))).into_future());
-
-        let (closing, is_closing) = watch::channel(false);
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("store.db");
-        let sender = Sender {
+        tokio::spawn(axum::serve(listener, collector).into_future());
+        let file = directory.join("store.db");
+        Sender {
             client: Client::new(),
             store: Store::open(file.to_str().unwrap(), StoreOptions::default()).await.unwrap(),
             url,
             name: "the collector".to_owned(),
             is_closing,
+            gathering,
             trouble: Trouble::default(),
             queue_trouble: Arc::default(),
             sent: dropped("nothing"),
-        };
-        let (spans, receiver) = mpsc::channel(1);
-        #[expect(clippy::disallowed_methods, reason = "the test stops it")]
-        let export = TraceExport { closing, task: tokio::spawn(sender.run(receiver)) };
+        }
+    }
+
+    fn span() -> Span {
         let span = json!({ "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "trace_id": "1", "span_id": "2",
             "parent_id": null, "name": "chat", "status": { "status_code": "OK", "description": null }, "attributes": {},
             "events": [], "links": [], "start_time": 1.0, "end_time": 2.0, "context": null, "parent": null,
             "resource": { "attributes": {}, "schema_url": "" } });
-        spans.send(serde_json::from_value(span).unwrap()).await.unwrap();
+        serde_json::from_value(span).unwrap()
+    }
+
+    /// The server stops while the collector, which has a span, has not answered.
+    #[tokio::test]
+    async fn spans_that_are_on_their_way_at_the_end_are_not_sent_twice() {
+        let [got, may_answer] = [0, 0].map(|permits| Arc::new(Semaphore::new(permits)));
+        let (permits, answer) = (got.clone(), may_answer.clone());
+        let take = async move || {
+            permits.add_permits(1);
+            answer.acquire().await.unwrap().forget();
+        };
+        let (closing, is_closing) = watch::channel(false);
+        let directory = tempfile::tempdir().unwrap();
+        let collector = Router::new().route("/", post(take));
+        let sender = sender(collector, directory.path(), Duration::ZERO, is_closing).await;
+        let (spans, receiver) = mpsc::channel(1);
+        #[expect(clippy::disallowed_methods, reason = "the test stops it")]
+        let export = TraceExport { closing, task: tokio::spawn(sender.run(receiver)) };
+        spans.send(span()).await.unwrap();
         got.acquire().await.unwrap().forget();
         let (_, ()) = tokio::join!(export.stop(), async {
             // The sender learns first that it is to stop.
@@ -449,5 +491,29 @@ mod tests {
             may_answer.add_permits(2);
         });
         assert_eq!(got.available_permits(), 0);
+    }
+
+    #[tokio::test]
+    async fn spans_that_come_one_by_one_are_sent_together_and_the_last_at_the_end() {
+        let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let received = sizes.clone();
+        let take = async move |body: axum::body::Bytes| {
+            let spans = body.windows(b"chat".len()).filter(|name| name == b"chat").count();
+            received.lock().unwrap().push(spans);
+        };
+        let (closing, is_closing) = watch::channel(false);
+        let directory = tempfile::tempdir().unwrap();
+        // They gather for ever, but for a full batch and for the end.
+        let gathering = Duration::from_secs(1 << 30);
+        let collector = Router::new().route("/", post(take));
+        let sender = sender(collector, directory.path(), gathering, is_closing).await;
+        let (spans, receiver) = mpsc::channel(1);
+        #[expect(clippy::disallowed_methods, reason = "the test stops it")]
+        let export = TraceExport { closing, task: tokio::spawn(sender.run(receiver)) };
+        for _ in 0..BATCH_LENGTH + 3 {
+            spans.send(span()).await.unwrap();
+        }
+        export.stop().await;
+        assert_eq!(*sizes.lock().unwrap(), [BATCH_LENGTH, 3]);
     }
 }

@@ -139,9 +139,7 @@ class Learner:
         with self.policy.reference():
             return {"logprobs": self._score(data, trained_only=True)}
 
-    def _score(
-        self, data: Datums, *, trained_only: bool, of: Callable[[Pass, Tensor], Tensor] = Pass.score
-    ) -> Tensor:
+    def _score(self, data: Datums, *, trained_only: bool, of: Callable[[Pass, Tensor], Tensor] = Pass.score) -> Tensor:
         self._check(data)
         self._move(self.policy.device)
         places, logprobs = [], []

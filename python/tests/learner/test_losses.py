@@ -33,7 +33,9 @@ def written_out(loss: TokenLoss, logprob: Any, weight: Any, sampler: Any, advant
     return -(logprob * advantage - loss.beta / 2 * (logprob - sampler) ** 2)
 
 
-@pytest.mark.parametrize("name", ["cross_entropy", "importance_sampling", "ppo", "ppo_dual_clip", "sapo", "cispo", "dro"])
+@pytest.mark.parametrize(
+    "name", ["cross_entropy", "importance_sampling", "ppo", "ppo_dual_clip", "sapo", "cispo", "dro"]
+)
 def test_a_tokens_slope_is_the_derivative(name: str) -> None:
     loss = TokenLoss(name, LOW, HIGH, 0.5, ratio_limit=1.4, positive=1.0, negative=1.05)
     draw = torch.Generator().manual_seed(1)
@@ -146,7 +148,9 @@ def test_comparisons_have_the_values_and_gradients_of_trl(name: str) -> None:
     weights = []
     for pair in pairs:
         shared = min(len(side["logprobs"]) for side in pair)
-        weights.append([torch.tensor([1.0 if at < shared else tail for at in range(len(side["logprobs"]))]) for side in pair])
+        weights.append(
+            [torch.tensor([1.0 if at < shared else tail for at in range(len(side["logprobs"]))]) for side in pair]
+        )
     weights = [[it.double() for it in pair] for pair in weights]
 
     def sums(key: str) -> Any:
@@ -163,7 +167,9 @@ def test_comparisons_have_the_values_and_gradients_of_trl(name: str) -> None:
     assert abs(float(value.sum()) - theirs["value"]) < 1e-6
     for answer, gradient in enumerate(theirs["gradient"]):
         place, side = divmod(answer, 2)
-        torch.testing.assert_close(weights[place][side] * slope[place, side], torch.tensor(gradient, dtype=torch.float64))
+        torch.testing.assert_close(
+            weights[place][side] * slope[place, side], torch.tensor(gradient, dtype=torch.float64)
+        )
 
 
 @pytest.mark.parametrize("name", ["dual_clip", "sapo", "sapo_other_temperatures"])

@@ -139,9 +139,10 @@ class Learner:
         with self.policy.reference():
             return {"logprobs": self._score(data, trained_only=True)}
 
-    def _score(self, data: Datums, *, trained_only: bool, of: Callable[[Pass, Tensor], Tensor] = Pass.score) -> Tensor:
+    def _score(self, data: Datums, *, trained_only: bool, of: Callable[[Pass, Tensor], Tensor] | None = None) -> Tensor:
         self._check(data)
         self._move(self.policy.device)
+        measure = of or Pass.score
         places, logprobs = [], []
         with torch.no_grad(), self.policy.computing():
             for batch in self._batches([[index] for index in range(len(data))], data, trained_only=trained_only):
@@ -149,7 +150,7 @@ class Learner:
                     self.policy.go_along(backward=False)
                     continue
                 one = Pass(self.policy, data, batch, self._temperature(data), trained_only=trained_only)
-                logprobs.append(self._within_memory(one, lambda one: of(one, one.hidden())))
+                logprobs.append(self._within_memory(one, lambda one: measure(one, one.hidden())))
                 places.append(one.slots.place)
         return _spread(len(data.targets), places, logprobs)
 

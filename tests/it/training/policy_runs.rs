@@ -427,8 +427,11 @@ fn every_key_of_metrics_jsonl_is_documented() {
         ("failing", ""),
         ("silent", ""),
         ("mixed", "conversations = { file = 'chats.jsonl' }\n"),
+        ("spiked", "spike_factor = 1000.0\n"),
     ] {
         let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+        // A bound for the gradient's norm is there from the ninth update on.
+        let steps = if run == "spiked" { "max_steps = 9" } else { "max_steps = 2" };
         let fails = if run == "failing" { "n % 4 or sys.exit(1); print(" } else { "print(" };
         // The first rollout of each task calls no model, and is graded all the same.
         let agent = match run {
@@ -438,7 +441,7 @@ fn every_key_of_metrics_jsonl_is_documented() {
             }
             _ => AGENT.to_owned(),
         };
-        let changed = config.replace("print(", fails).replace(AGENT, &agent);
+        let changed = config.replace("print(", fails).replace(AGENT, &agent).replace("max_steps = 2", steps);
         std::fs::write(project.path("t.toml"), format!("{changed}{more}")).unwrap();
         project.train(run, &[]);
         std::fs::write(project.path("t.toml"), config).unwrap();

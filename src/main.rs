@@ -6,6 +6,7 @@ mod ask;
 mod chat;
 mod command_line;
 mod dashboard;
+mod data;
 mod doctor;
 mod dry_run;
 mod enqueue;
@@ -126,6 +127,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Train(arguments) if arguments.dry_run => dry_run::dry_run(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
         Command::Plan(arguments) => plan::plan(arguments),
+        Command::Data(arguments) => data::data(arguments).await,
         Command::Ask(arguments) => ask::ask(arguments).await,
         Command::Chat(arguments) => chat::chat(arguments).await,
         Command::Sweep(arguments) => sweep::sweep(arguments).await,

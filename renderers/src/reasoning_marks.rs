@@ -6,6 +6,21 @@ use crate::{RenderError, Tokenizer};
 /// What opens and closes reasoning, in the families that have tokens for it.
 const PAIRS: [[&str; 2]; 3] = [["<think>", "</think>"], ["◁think▷", "◁/think▷"], ["[THINK]", "[/THINK]"]];
 
+/// A text that begins with marked reasoning, in two: the reasoning, and what stands behind it. Both without the white space
+/// around them.
+pub fn split_reasoning(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    PAIRS.iter().find_map(|[open, close]| {
+        let (reasoning, answer) = text.strip_prefix(open)?.split_once(close)?;
+        Some((reasoning.trim(), answer.trim_start()))
+    })
+}
+
+/// Tokens that close reasoning, as far as a tokenizer has such.
+pub fn reasoning_ends(tokenizer: &Tokenizer) -> Vec<u32> {
+    ReasoningMarks::of(tokenizer).close.into_iter().map(|(_, token)| token).collect()
+}
+
 /// The token that closes the reasoning within which a turn was cut off; `None` where it was not. `generation_prompt` gives the
 /// tokens before the turn, which may have opened it.
 pub(crate) fn unclosed_reasoning(

@@ -7,6 +7,7 @@ use fulgurite_terminal::output;
 use crate::ask::AskArguments;
 use crate::chat::arguments::{CHAT_COMMANDS, ChatArguments};
 use crate::dashboard::arguments::DashboardArguments;
+use crate::data::arguments::DataArguments;
 use crate::doctor::arguments::DoctorArguments;
 use crate::enqueue::EnqueueArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
@@ -102,6 +103,8 @@ pub enum Command {
     Train(TrainArguments),
     /// Say what a run needs of GPU and memory, whether that fits, and what to change
     Plan(PlanArguments),
+    /// Look at a run's conversations or comparisons: counts, lengths, what is left out, what is trained of them
+    Data(DataArguments),
     /// Train a config with several values of its keys, each with the same seeds, and compare them
     #[command(after_help = SWEEP_EXIT_CODES)]
     Sweep(SweepArguments),

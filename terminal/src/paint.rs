@@ -26,6 +26,12 @@ impl Paint {
         Self { on: stdout().is_terminal() && !is_refused() }
     }
 
+    /// No colours.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self { on: false }
+    }
+
     /// Bold.
     pub fn bold(self, text: &str) -> String {
         self.wrap("1", text)

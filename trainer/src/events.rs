@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::{Failures, RewardFinding, RunSummary, SampleAnswer, StaleRollouts};
+use crate::{ConversationForm, Failures, RewardFinding, RunSummary, SampleAnswer, StaleRollouts};
 
 /// What a training loop tells while it runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +141,13 @@ pub enum TrainEvent {
     NoTrustRegion {
         /// Updates that those may be behind.
         max_staleness: u64,
+    },
+    /// What the rows of a file were found to be, where the config does not say it.
+    RowsFound {
+        /// The file.
+        file: PathBuf,
+        /// Their form.
+        form: ConversationForm,
     },
     /// Trained words of the data spell control tokens of the model, and are trained as text.
     MarksAsText {

@@ -8,7 +8,7 @@ use fulgurite_renderers::Renderer;
 use fulgurite_types::{RolloutConfig, WeightsId};
 use tokio::sync::watch;
 
-use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
+use crate::conversations::{ConversationFile, HeldOutRows, Rendering, Sequences, Split};
 use crate::evaluation::{ConversationScores, DataEvaluator, Evaluator, TaskEvaluator};
 use crate::objectives::{
     AuxiliaryConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, Origins, PolicyGradient,
@@ -16,7 +16,7 @@ use crate::objectives::{
 };
 use crate::options::{
     AuxiliaryConversationOptions, ConversationForm, LossReduction, MAX_STEPS, PolicyLoss, PublishRule, RolloutOptions,
-    RolloutPlan, SamplingSchedule, TrainOn, UnusableRows,
+    RolloutPlan, SamplingSchedule, TrainOn, Truncation, UnusableRows,
 };
 use crate::publishing::{PolicyEndpoint, PolicyResource, Publisher, WeightsAtStart};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy};
@@ -100,7 +100,15 @@ impl AuxiliaryFile {
         max_tokens: Option<usize>,
     ) -> Result<ConversationFile, TrainError> {
         let renderer = self.renderer.clone();
-        let rendering = Rendering { form, renderer, train_on: form.train_on(train_on), max_tokens, truncate: false };
+        let rendering = Rendering {
+            form: form.into(),
+            renderer,
+            train_on: form.train_on(train_on),
+            max_tokens,
+            truncate: Truncation::default(),
+            cut: Default::default(),
+            reasoning: Default::default(),
+        };
         let ConversationsFile { path, name, unit } = &self.file;
         ConversationFile::open(path, name, *unit, rendering, UnusableRows::Refuse).await
     }
@@ -147,7 +155,7 @@ impl Grpo {
             return self.training_run(weights, main, objective).await?.train(resume, reporter).await;
         };
         let conversations: Arc<dyn Sequences> = Arc::new(file.open(options).await?);
-        let split = Arc::new(Split::new(self.identity.seed, conversations.count(), 0));
+        let split = Arc::new(Split::new(self.identity.seed, conversations.count(), 0).into());
         let source = AuxiliarySource {
             main,
             conversations: ConversationSource { conversations, split, batch_size: options.batch_size },
@@ -182,8 +190,7 @@ impl Grpo {
         }
         Ok(Box::new(DataEvaluator {
             learner: self.learner.clone(),
-            rows: Arc::new(conversations),
-            numbers: (0..count).collect(),
+            sets: vec![HeldOutRows::all(None, Arc::new(conversations))],
             batch_size: VALIDATION_BATCH,
             every: evaluation.every,
             scores: ConversationScores::new(LossReduction::default(), file.renderer.tokenizer().clone()),

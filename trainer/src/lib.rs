@@ -19,6 +19,7 @@
 
 mod archive;
 mod conversations;
+mod data_report;
 mod directories;
 mod error;
 mod evaluation;
@@ -43,7 +44,10 @@ mod task_evaluation;
 mod weights;
 
 pub use archive::{ArchiveError, CheckpointArchive, RunArchive};
-pub use conversations::{COMPARISON_KEYS, RowUnit, row_shape};
+pub use conversations::{COMPARISON_KEYS, CONVERSATION_KEYS, LINE_LIMIT, RowUnit};
+pub use data_report::{
+    DataCheck, DataPart, DataReport, LeftOut, Lengths, MixtureReads, ShownPart, ShownRow, ShownSequence,
+};
 pub use error::{Failures, KeptBackReason, PolicyDataError, TrainError};
 pub use events::{Reporter, TrainEvent};
 pub use grpo::{AuxiliaryFile, Grpo};
@@ -56,11 +60,11 @@ pub use options::{
     ComparisonPlan, ConversationForm, ConversationPlan, DataOptions, DataSource, DistillationLoss, DistillationOptions,
     DpoLoss, DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, FinalWeights, GrpoOptions, HarvestOptions,
     IpoOptions, KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction,
-    ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher,
-    OrpoOptions, PairwiseOptions, PerCall, PolicyLoss, PreferenceOptions, PublishRule, RewardModelOptions, RewardRules,
-    RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule, SftOptions, SimpoOptions, Spread,
-    StopRule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, TrainingPlan, Untaught, UnusableRows,
-    UpdateCount, Validation,
+    MixedFile, MixtureUnit, ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions,
+    OnlyTeacher, OrpoOptions, Packing, PairwiseOptions, PerCall, PolicyLoss, Portion, PreferenceOptions, PublishRule,
+    ReasoningUse, RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR,
+    SamplingSchedule, SftOptions, SimpoOptions, Spread, StopRule, SupervisedOptions, TrainOn, TrainedMessages,
+    TrainerOptions, TrainingPlan, Truncation, Untaught, UnusableRows, UpdateCount, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};
@@ -75,7 +79,7 @@ pub use scores::{
     Difference, Estimate, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, TaskScore, ValidationScores,
     bootstrap_interval, pass_at_k, recorded_scores,
 };
-pub use sft::{ConversationsFile, Sft, SftData};
+pub use sft::{ConversationsFile, HeldOutFile, MixtureFile, Sft, SftData};
 pub use soft_target_file::SoftTargetFile;
 pub use sources::{TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};

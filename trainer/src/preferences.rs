@@ -6,14 +6,15 @@ use fulgurite_backends::Learner;
 use fulgurite_renderers::Renderer;
 
 use crate::conversations::{
-    ComparedExample, ComparisonReader, RecordedComparisons, RecordedRules, Rendering, RowFile, Sequences, SplitData,
+    ComparedExample, ComparisonReader, FilePart, HeldOutRows, MixturePart, RecordedComparisons, RecordedRules,
+    Rendering, RowFile, RowRules, Sequences, SplitData,
 };
 use crate::evaluation::{ComparisonScores, DataEvaluator};
 use crate::objectives::{Held, Preference, Reference};
-use crate::options::{ComparedAnswers, ComparisonPlan, ConversationForm, DataOptions, TrainOn};
+use crate::options::{ComparedAnswers, ComparisonPlan, DataOptions, TrainOn};
 use crate::run::{Course, RunBuilder, TrainingRun};
-use crate::sft::{ConversationsFile, SftData, sequence_limit};
-use crate::sources::{ConversationBatch, ConversationSource};
+use crate::sft::{ConversationsFile, HeldOutFile, MixtureFile, SftData, sequence_limit};
+use crate::sources::{ConversationBatch, ConversationSource, report_forms};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
 
 /// Learning from comparisons of answers, by one of the losses that compare them.
@@ -35,8 +36,8 @@ pub struct Preferences {
     pub context_length: Option<usize>,
     /// What is trained.
     pub data: SftData,
-    /// What is scored, where that is in a file of its own.
-    pub validation: Option<ConversationsFile>,
+    /// What is scored, where that is in files of its own.
+    pub validation: Vec<HeldOutFile>,
     /// Which run.
     pub identity: RunIdentity,
 }
@@ -50,19 +51,25 @@ impl Preferences {
     /// [`TrainError::ReferenceChanged`] if the run is resumed with another reference.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         let data = self.read().await?;
+        report_forms(data.found(), reporter);
         self.training_run(data)?.train(resume, reporter).await
     }
 
     async fn read(&self) -> Result<SplitData<ComparedExample>, TrainError> {
+        let mut scored = Vec::new();
+        for HeldOutFile { name, file } in &self.validation {
+            scored.push(HeldOutRows::all(name.clone(), self.open(file, FilePart::Scored).await?));
+        }
+        let (seed, share) = (self.identity.seed, self.plan.data.validation_share());
         let trained = match &self.data {
-            SftData::File(file) => self.open(file).await?,
+            SftData::File(file) => self.open(file, FilePart::Trained).await?,
             SftData::Rollouts { rollout_ids, models } => self.recorded(rollout_ids, models).await?,
+            SftData::Mixture(files) => {
+                let parts = open_compared_mixture(&self.plan, &self.renderer, self.max_tokens()?, files).await?;
+                return SplitData::mixed(seed, parts, self.plan.data.mixture_unit(), scored, share);
+            }
         };
-        let scored = match &self.validation {
-            Some(file) => Some(self.open(file).await?),
-            None => None,
-        };
-        SplitData::new(self.identity.seed, trained, scored, self.plan.data.validation_share())
+        SplitData::new(seed, trained, scored, share)
     }
 
     async fn recorded(
@@ -81,19 +88,12 @@ impl Preferences {
         Ok(Arc::new(opened.await?))
     }
 
-    async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
-        let DataOptions { truncate, unusable_rows, .. } = self.plan.data;
-        let rendering = Rendering {
-            form: ConversationForm::default(),
-            renderer: self.renderer.clone(),
-            train_on: TrainOn::Customized,
-            max_tokens: self.max_tokens()?,
-            truncate,
-        };
-        let reader =
-            ComparisonReader { rendering, takes_single_answers: self.plan.answers == ComparedAnswers::PairsOrSingle };
-        let ConversationsFile { path, name, unit } = file;
-        Ok(Arc::new(RowFile::open(path, name, *unit, reader, unusable_rows).await?))
+    async fn open(
+        &self,
+        file: &ConversationsFile,
+        part: FilePart,
+    ) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
+        open_comparisons(&self.plan, &self.renderer, self.max_tokens()?, file, part).await
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
@@ -120,8 +120,7 @@ impl Preferences {
         };
         let evaluator = DataEvaluator {
             learner: self.learner.clone(),
-            rows: data.scored,
-            numbers: data.scored_numbers,
+            sets: data.scored,
             batch_size: *batch_size,
             every: *every,
             scores: ComparisonScores::new(*loss, length_alpha, held),
@@ -130,4 +129,46 @@ impl Preferences {
             .keep_reference_if(loss.has_reference() && matches!(self.reference, Reference::Start));
         Ok(builder.build(Box::new(source), Box::new(objective), Box::new(evaluator)))
     }
+}
+
+/// Several files of comparisons, each in a form of its own.
+pub(crate) async fn open_compared_mixture(
+    plan: &ComparisonPlan,
+    renderer: &Arc<dyn Renderer>,
+    max_tokens: Option<usize>,
+    files: &[MixtureFile],
+) -> Result<Vec<MixturePart<ComparedExample>>, TrainError> {
+    let mut parts = Vec::with_capacity(files.len());
+    for MixtureFile { file, form, portion } in files {
+        let mut plan = plan.clone();
+        if let Some(source) = &mut plan.data.source {
+            source.form = *form;
+        }
+        let rows = open_comparisons(&plan, renderer, max_tokens, file, FilePart::Trained).await?;
+        parts.push(MixturePart { rows, portion: *portion });
+    }
+    Ok(parts)
+}
+
+/// A file of comparisons, every row of which is looked at, as the plan has them.
+pub(crate) async fn open_comparisons(
+    plan: &ComparisonPlan,
+    renderer: &Arc<dyn Renderer>,
+    max_tokens: Option<usize>,
+    file: &ConversationsFile,
+    part: FilePart,
+) -> Result<Arc<dyn Sequences<ComparedExample>>, TrainError> {
+    let DataOptions { truncate, reasoning, .. } = plan.data;
+    let rendering = Rendering {
+        form: plan.data.form().into(),
+        renderer: renderer.clone(),
+        train_on: TrainOn::Customized,
+        max_tokens,
+        truncate,
+        cut: Default::default(),
+        reasoning: reasoning.into(),
+    };
+    let reader = ComparisonReader { rendering, takes_single_answers: plan.answers == ComparedAnswers::PairsOrSingle };
+    let ConversationsFile { path, name, unit } = file;
+    Ok(Arc::new(RowFile::open(path, name, *unit, reader, RowRules::of(&plan.data, part)).await?))
 }

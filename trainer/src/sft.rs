@@ -7,14 +7,14 @@ use fulgurite_backends::Learner;
 use fulgurite_renderers::Renderer;
 
 use crate::conversations::{
-    ConversationFile, Example, QuestionReader, RecordedRollouts, RecordedRules, Rendering, RowFile, RowUnit, Sequences,
-    SoftTargetReader, SplitData,
+    ConversationFile, Example, FilePart, HeldOutRows, MixturePart, QuestionReader, RecordedRollouts, RecordedRules,
+    Rendering, RowFile, RowRules, RowUnit, Sequences, SoftTargetReader, SplitData,
 };
 use crate::evaluation::{ConversationScores, DataEvaluator};
 use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, TargetsFrom, Teachers, check_teacher};
-use crate::options::{ConversationForm, ConversationPlan, DataOptions, RowKind, TrainOn};
+use crate::options::{ConversationForm, ConversationPlan, DataOptions, Packing, Portion, RowKind, TrainOn};
 use crate::run::{Course, RunBuilder, TrainingRun};
-use crate::sources::{ConversationBatch, ConversationSource};
+use crate::sources::{ConversationBatch, ConversationSource, report_forms};
 use crate::{Record, Reporter, RunIdentity, RunSummary, TrainError};
 
 /// Supervised fine-tuning on conversations; on comparisons, as questions which answer is better, it makes a reward model.
@@ -34,8 +34,8 @@ pub struct Sft {
     pub data: SftData,
     /// Whose likeliest tokens it learns, in the place of those that are there.
     pub teachers: Option<Teachers>,
-    /// What is scored, where that is in a file of its own.
-    pub validation: Option<ConversationsFile>,
+    /// What is scored, where that is in files of its own.
+    pub validation: Vec<HeldOutFile>,
     /// Which run.
     pub identity: RunIdentity,
 }
@@ -45,6 +45,8 @@ pub struct Sft {
 pub enum SftData {
     /// Conversations in a file.
     File(ConversationsFile),
+    /// Conversations in several files.
+    Mixture(Vec<MixtureFile>),
     /// Rollouts of the record.
     Rollouts {
         /// Which ones, in their order.
@@ -52,6 +54,17 @@ pub enum SftData {
         /// Whose answers are trained.
         models: Vec<String>,
     },
+}
+
+/// A file of several that are read as one.
+#[derive(Clone, Debug)]
+pub struct MixtureFile {
+    /// Where its rows are.
+    pub file: ConversationsFile,
+    /// How they are written.
+    pub form: ConversationForm,
+    /// How often they are read.
+    pub portion: Portion,
 }
 
 /// A file of conversations: JSON lines of `{"messages": [...], "tools": [...]}`.
@@ -65,6 +78,15 @@ pub struct ConversationsFile {
     pub unit: RowUnit,
 }
 
+/// A file of rows that are scored.
+#[derive(Clone, Debug)]
+pub struct HeldOutFile {
+    /// What their metrics are called, if they have such of their own.
+    pub name: Option<String>,
+    /// Where they are.
+    pub file: ConversationsFile,
+}
+
 impl Sft {
     /// Looks at every conversation, then trains until the epochs or the limit of updates end it. With `resume`, goes on
     /// from the last checkpoint that is whole.
@@ -76,19 +98,25 @@ impl Sft {
             check_teacher(teachers, teachers.options.top_k).await?;
         }
         let data = self.read().await?;
+        report_forms(data.found(), reporter);
         self.training_run(data)?.train(resume, reporter).await
     }
 
     async fn read(&self) -> Result<SplitData<Example>, TrainError> {
+        let mut scored = Vec::new();
+        for HeldOutFile { name, file } in &self.validation {
+            scored.push(HeldOutRows::all(name.clone(), self.open(file, FilePart::Scored).await?));
+        }
+        let (seed, share) = (self.identity.seed, self.plan.data.validation_share());
         let trained = match &self.data {
-            SftData::File(file) => self.open(file).await?,
+            SftData::File(file) => self.open(file, FilePart::Trained).await?,
             SftData::Rollouts { rollout_ids, models } => self.recorded(rollout_ids, models).await?,
+            SftData::Mixture(files) => {
+                let parts = open_mixture(&self.plan, &self.renderer, self.max_tokens()?, files).await?;
+                return SplitData::mixed(seed, parts, self.plan.data.mixture_unit(), scored, share);
+            }
         };
-        let scored = match &self.validation {
-            Some(file) => Some(self.open(file).await?),
-            None => None,
-        };
-        SplitData::new(self.identity.seed, trained, scored, self.plan.data.validation_share())
+        SplitData::new(seed, trained, scored, share)
     }
 
     async fn recorded(&self, rollout_ids: &[String], models: &[String]) -> Result<Arc<dyn Sequences>, TrainError> {
@@ -103,8 +131,8 @@ impl Sft {
         Ok(Arc::new(opened.await?))
     }
 
-    async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences>, TrainError> {
-        open_conversations(&self.plan, &self.renderer, self.max_tokens()?, file).await
+    async fn open(&self, file: &ConversationsFile, part: FilePart) -> Result<Arc<dyn Sequences>, TrainError> {
+        open_conversations(&self.plan, &self.renderer, self.max_tokens()?, file, part).await
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
@@ -114,13 +142,16 @@ impl Sft {
     fn training_run(&self, data: SplitData<Example>) -> Result<TrainingRun<ConversationBatch>, TrainError> {
         let ConversationPlan { common, data: DataOptions { batch_size, every, .. }, packing, reduction, .. } =
             &self.plan;
-        let pack_into = if *packing { Some(self.pack_into()?) } else { None };
+        let pack_into = match packing {
+            Packing::Concatenate => Some(self.pack_into()?),
+            // A learner computes sequences of a pass one behind the other, and none sees another.
+            Packing::Off | Packing::Documents => None,
+        };
         let course = Course::of_epochs(common, &self.plan.data, data.split.trained());
         let source = ConversationSource { conversations: data.trained, split: data.split, batch_size: *batch_size };
         let evaluator = DataEvaluator {
             learner: self.learner.clone(),
-            rows: data.scored,
-            numbers: data.scored_numbers,
+            sets: data.scored,
             batch_size: *batch_size,
             every: *every,
             scores: ConversationScores::new(*reduction, self.renderer.tokenizer().clone()),
@@ -160,15 +191,19 @@ pub(crate) async fn open_conversations(
     renderer: &Arc<dyn Renderer>,
     max_tokens: Option<usize>,
     file: &ConversationsFile,
+    part: FilePart,
 ) -> Result<Arc<dyn Sequences>, TrainError> {
     let ConversationsFile { path, name, unit } = file;
-    let DataOptions { unusable_rows: unusable, truncate, .. } = plan.data;
+    let DataOptions { truncate, reasoning, .. } = plan.data;
+    let rules = RowRules::of(&plan.data, part);
     let rendering = |form: ConversationForm, train_on| Rendering {
-        form,
+        form: form.into(),
         renderer: renderer.clone(),
         train_on,
         max_tokens,
         truncate,
+        cut: Default::default(),
+        reasoning: reasoning.into(),
     };
     Ok(match plan.rows {
         RowKind::SoftTargets => {
@@ -179,18 +214,40 @@ pub(crate) async fn open_conversations(
                 top_k: plan.top_k,
                 max_tokens,
                 truncate,
+                cut: Default::default(),
             };
-            Arc::new(RowFile::open(path, name, *unit, reader, unusable).await?)
+            Arc::new(RowFile::open(path, name, *unit, reader, rules).await?)
         }
-        RowKind::Questions => {
-            let reader = QuestionReader(rendering(ConversationForm::default(), TrainOn::Customized));
-            Arc::new(RowFile::open(path, name, *unit, reader, unusable).await?)
+        RowKind::Questions { form } => {
+            let reader = QuestionReader(rendering(form, TrainOn::Customized));
+            Arc::new(RowFile::open(path, name, *unit, reader, rules).await?)
         }
         RowKind::Conversations { form, train_on } => {
             let rendering = rendering(form, form.train_on(train_on));
-            Arc::new(ConversationFile::open(path, name, *unit, rendering, unusable).await?)
+            Arc::new(ConversationFile::open(path, name, *unit, rendering, rules).await?)
         }
     })
+}
+
+/// Several files of conversations, each in a form of its own.
+pub(crate) async fn open_mixture(
+    plan: &ConversationPlan,
+    renderer: &Arc<dyn Renderer>,
+    max_tokens: Option<usize>,
+    files: &[MixtureFile],
+) -> Result<Vec<MixturePart<Example>>, TrainError> {
+    let mut parts = Vec::with_capacity(files.len());
+    for MixtureFile { file, form, portion } in files {
+        let rows = match plan.rows {
+            RowKind::Conversations { train_on, .. } => RowKind::Conversations { form: *form, train_on },
+            RowKind::Questions { .. } => RowKind::Questions { form: *form },
+            RowKind::SoftTargets => RowKind::SoftTargets,
+        };
+        let plan = ConversationPlan { rows, ..plan.clone() };
+        let rows = open_conversations(&plan, renderer, max_tokens, file, FilePart::Trained).await?;
+        parts.push(MixturePart { rows, portion: *portion });
+    }
+    Ok(parts)
 }
 
 /// Tokens that a sequence may have: as the option `key` says, or else the model's context.

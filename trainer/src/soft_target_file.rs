@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fulgurite_renderers::{Renderer, WeightedTokens};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::conversations::{Example, Likeliest, SoftTargetRow, TaughtSequence};
+use crate::conversations::{Example, FilePart, Likeliest, SoftTargetRow, TaughtSequence};
 use crate::objectives::{CONCURRENCY, Teachers, check_teacher};
 use crate::sft::{ConversationsFile, open_conversations, sequence_limit};
 use crate::{ConversationPlan, TrainError};
@@ -40,7 +40,8 @@ impl SoftTargetFile {
         let teachers = &self.teachers;
         check_teacher(teachers, self.plan.top_k).await?;
         let max_tokens = sequence_limit("[trainer] max_tokens", self.plan.data.max_tokens, self.context_length)?;
-        let rows = open_conversations(&self.plan, &self.renderer, max_tokens, &self.conversations).await?;
+        let rows =
+            open_conversations(&self.plan, &self.renderer, max_tokens, &self.conversations, FilePart::Trained).await?;
         let failed = |message: String| TrainError::File { path: to.to_owned(), message };
         let mut file = BufWriter::new(File::create(to).map_err(|error| failed(error.to_string()))?);
         let count = rows.count();

@@ -148,6 +148,7 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::OddRewards { .. }
             | TrainEvent::StaleHarvest { .. }
             | TrainEvent::NoTrustRegion { .. }
+            | TrainEvent::RowsFound { .. }
             | TrainEvent::MarksAsText { .. }
             | TrainEvent::JudgeUndecided { .. }
             | TrainEvent::WeightsJudged { .. }

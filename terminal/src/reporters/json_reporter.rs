@@ -68,6 +68,7 @@ fn event_json(event: TrainEvent) -> Option<Value> {
         // Each of its findings is an object of its own.
         TrainEvent::OddRewards { .. }
         | TrainEvent::SupervisedStep { .. }
+        | TrainEvent::RowsFound { .. }
         | TrainEvent::RunStarted { .. }
         | TrainEvent::Corpus { .. }
         | TrainEvent::PageServed { .. }

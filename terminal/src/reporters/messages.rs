@@ -34,6 +34,9 @@ pub(super) fn messages(event: &TrainEvent) -> Vec<String> {
             vec![stale_harvest::text(*step, *stale, *max_staleness)]
         }
         TrainEvent::NoTrustRegion { max_staleness } => vec![no_trust_region(*max_staleness)],
+        TrainEvent::RowsFound { file, form } => {
+            vec![format!("rows of {} are {}", file.display(), form.meaning())]
+        }
         TrainEvent::MarksAsText { rows, marks } => vec![marks_as_text(*rows, *marks)],
         TrainEvent::JudgeUndecided { step: _, undecided, comparisons, answer } => vec![format!(
             "warning: the judge said neither letter of {undecided} of {comparisons} comparisons, which tie (it said {answer:?})"

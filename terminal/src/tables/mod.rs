@@ -1,5 +1,6 @@
 //! Results as lines for people, and some of them as JSON.
 
+pub mod data;
 pub mod evaluation;
 pub mod regrading;
 pub mod rescoring;

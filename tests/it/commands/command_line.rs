@@ -16,6 +16,8 @@ fn help_says_what_there_is() {
       serve        Serve the proxy that agents talk to, the store's API and the models
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
       plan         Say what a run needs of GPU and memory, whether that fits, and what to change
+      data         Look at a run's conversations or comparisons: counts, lengths, what is left out, what
+                   is trained of them
       sweep        Train a config with several values of its keys, each with the same seeds, and compare
                    them
       eval         Score the held-out tasks of a config, each played several times, by a model or a

@@ -6,15 +6,19 @@ use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::conversation::{Conversation, Marks, check_columns, read_row};
+use super::conversation::{Conversation, Marks, check_columns, read_row, read_tools};
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
-use super::sequences::{ComparedExample, Unusable};
+use super::row_form::{RowForm, comparison_forms};
+use super::sequences::{ComparedExample, CutOff, Unusable};
+use super::written_messages::{check_answer, messages_of, two_answers};
+use crate::ConversationForm;
 
 /// The keys that a row of comparisons may have.
-pub const COMPARISON_KEYS: [&str; 10] = [
+pub const COMPARISON_KEYS: [&str; 11] = [
     "prompt",
     "messages",
+    "conversations",
     "chosen",
     "rejected",
     "completion",
@@ -38,7 +42,7 @@ pub(crate) struct ComparisonReader {
 struct ComparisonRow {
     #[serde(default)]
     prompt: Option<Value>,
-    #[serde(default)]
+    #[serde(default, alias = "conversations")]
     messages: Option<Value>,
     #[serde(default)]
     chosen: Option<Value>,
@@ -55,7 +59,7 @@ struct ComparisonRow {
     #[serde(default)]
     label: Option<Value>,
     #[serde(default)]
-    tools: Option<Vec<Value>>,
+    tools: Option<Value>,
     #[serde(flatten)]
     other: Map<String, Value>,
 }
@@ -106,7 +110,8 @@ impl RowReader for ComparisonReader {
     const WHAT: &'static str = "comparison";
 
     fn read(&self, json: &[u8]) -> Result<ComparedExample, RenderRefusal> {
-        let comparison = Comparison::read(json, self.takes_single_answers).map_err(RenderRefusal::Wrong)?;
+        let comparison =
+            Comparison::read(json, &self.rendering.form, self.takes_single_answers).map_err(RenderRefusal::Wrong)?;
         let answer = |name: &str, messages: &[Message]| self.answer(name, &comparison, messages).map(Some);
         let (chosen, rejected) = match &comparison.answers {
             Answers::Pair { chosen, rejected } => (answer("chosen", chosen)?, answer("rejected", rejected)?),
@@ -126,6 +131,14 @@ impl RowReader for ComparisonReader {
     fn marks_as_text(&self, example: &ComparedExample) -> u64 {
         let answers = example.chosen.iter().chain(&example.rejected);
         answers.map(|sequences| self.rendering.marks_as_text(sequences)).sum()
+    }
+
+    fn found_form(&self) -> Option<ConversationForm> {
+        self.rendering.form.found()
+    }
+
+    fn cut(&self) -> CutOff {
+        self.rendering.cut.so_far()
     }
 }
 
@@ -162,15 +175,65 @@ impl ComparisonReader {
     }
 }
 
+impl ComparisonRow {
+    /// The forms that its fields fit.
+    fn forms(&self) -> Vec<ConversationForm> {
+        comparison_forms(|name| match name {
+            "chosen" => self.chosen.is_some(),
+            "rejected" => self.rejected.is_some(),
+            "completion_A" => self.first.is_some(),
+            "completion_B" => self.second.is_some(),
+            "comparison" => self.comparison.is_some(),
+            "completion" => self.completion.is_some(),
+            "label" => self.label.is_some(),
+            _ => false,
+        })
+    }
+
+    /// Leaves out the fields of other forms than the given one.
+    fn keep(&mut self, given: ConversationForm) {
+        if given != ConversationForm::Pairs {
+            (self.chosen, self.rejected) = (None, None);
+        }
+        if given != ConversationForm::Judged {
+            (self.first, self.second, self.comparison) = (None, None, None);
+        }
+        if given != ConversationForm::Labels {
+            self.completion = None;
+        }
+        if given == ConversationForm::Pairs {
+            self.label = None;
+        }
+    }
+}
+
+/// Of a row with one answer and its label, where answers are compared.
+const IS_LABELLED: &str = "has a `label`, from which objective = \"kto\" learns: a comparison has `chosen` and `rejected`, or \
+                           `completion_A` and `completion_B` beside its label";
+
 impl Comparison {
-    pub(super) fn read(json: &[u8], takes_single_answers: bool) -> Result<Self, String> {
+    pub(super) fn read(json: &[u8], form: &RowForm, takes_single_answers: bool) -> Result<Self, String> {
         let mut row: ComparisonRow = read_row(json)?;
         check_columns(&row.other, &COMPARISON_KEYS)?;
+        match form.given() {
+            ConversationForm::Auto => {
+                let forms = row.forms();
+                if forms == [ConversationForm::Labels] && !takes_single_answers {
+                    return Err(IS_LABELLED.to_owned());
+                }
+                form.chosen(&forms)?;
+            }
+            given => row.keep(given),
+        }
         if let Some(Compared { prompt_conversation, first, second }) = row.comparison.take() {
             if row.prompt.is_some() || row.messages.is_some() || row.first.is_some() || row.second.is_some() {
                 return Err("has a `comparison`, and beside it what belongs into it".to_owned());
             }
             (row.prompt, row.first, row.second) = (Some(prompt_conversation), Some(first), Some(second));
+        }
+        // UltraFeedback's rows have the chosen conversation once more, for those who learn from it alone.
+        if row.prompt.is_some() && row.messages.is_some() && row.messages == row.chosen {
+            row.messages = None;
         }
         if row.prompt.is_some() && row.messages.is_some() {
             return Err("has both `prompt` and `messages`".to_owned());
@@ -180,7 +243,7 @@ impl Comparison {
         if is_pair && (is_judged || row.completion.is_some() || row.label.is_some()) {
             return Err("has `chosen` and `rejected`, and beside them a `completion` or `label`".to_owned());
         }
-        let tools = row.tools.clone().unwrap_or_default();
+        let tools = read_tools(row.tools.take())?;
         if is_pair {
             return Self::pair(row, tools);
         }
@@ -190,11 +253,7 @@ impl Comparison {
         match (&row.label, takes_single_answers) {
             (None, false) => Err("has no `chosen` and `rejected`".to_owned()),
             (None, true) => Err("has neither `chosen` and `rejected` nor a `label`".to_owned()),
-            (Some(_), false) => Err(
-                "has a `label`, from which objective = \"kto\" learns: a comparison has `chosen` and `rejected`, or \
-                     `completion_A` and `completion_B` beside its label"
-                    .to_owned(),
-            ),
+            (Some(_), false) => Err(IS_LABELLED.to_owned()),
             (Some(Value::Bool(label)), true) => Self::labelled(*label, row, tools),
             (Some(label), true) => Err(format!("has the label {label}, but it must be true or false")),
         }
@@ -249,65 +308,6 @@ impl Comparison {
     }
 }
 
-/// The prompt of two answers, and what each of them says behind it.
-fn two_answers(
-    names: [&str; 2],
-    answers: [Option<Value>; 2],
-    prompt: Option<Value>,
-    messages: Option<Value>,
-) -> Result<(Vec<Message>, [Vec<Message>; 2]), String> {
-    let [first, second] = answers;
-    let answer = |name: &str, value: Option<Value>| match value {
-        Some(value) => messages_of(name, value, "assistant"),
-        None => Err(format!("has no `{name}`")),
-    };
-    let mut answers = [answer(names[0], first)?, answer(names[1], second)?];
-    let prompt = match (prompt, messages) {
-        (Some(prompt), _) => messages_of("prompt", prompt, "user")?,
-        (None, Some(messages)) => messages_of("messages", messages, "user")?,
-        // Two conversations that begin alike: what they share is the prompt.
-        (None, None) => {
-            let [first, second] = &answers;
-            let shared = first.iter().zip(second).take_while(|(one, other)| one == other).count();
-            let shared = shared.min(first.len().min(second.len()).saturating_sub(1));
-            first[..shared].to_vec()
-        }
-    };
-    if prompt.is_empty() {
-        return Err(format!("has no `prompt`, and `{}` and `{}` do not begin alike", names[0], names[1]));
-    }
-    for (name, answer) in names.into_iter().zip(&mut answers) {
-        if answer.len() > prompt.len() && answer.starts_with(&prompt) {
-            answer.drain(..prompt.len());
-        }
-        check_answer(name, answer)?;
-    }
-    Ok((prompt, answers))
-}
-
-fn check_answer(name: &str, answer: &[Message]) -> Result<(), String> {
-    match answer.first() {
-        Some(first) if first.is_assistant() => Ok(()),
-        Some(first) => Err(format!("has `{name}` begin with `{}`, but the assistant answers", first.role)),
-        None => Err(format!("has nothing in `{name}`")),
-    }
-}
-
-/// A text as the message of a role, a message, or a list of messages.
-fn messages_of(name: &str, value: Value, role: &str) -> Result<Vec<Message>, String> {
-    let message = |value: Value| serde_json::from_value::<Message>(value);
-    match value {
-        Value::String(text) => Ok(vec![Message::text(role, text)]),
-        Value::Object(_) => message(value).map(|message| vec![message]).map_err(|error| format!("`{name}`: {error}")),
-        Value::Array(list) => {
-            let list = list.into_iter().enumerate();
-            list.map(|(index, value)| message(value).map_err(|error| format!("message {index} of `{name}`: {error}")))
-                .collect()
-        }
-        _ => Err(format!("has a `{name}` that is neither a text nor a list of messages")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use fulgurite_types::Content;
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     fn read(row: &str) -> Result<Comparison, String> {
-        Comparison::read(row.as_bytes(), false)
+        Comparison::read(row.as_bytes(), &RowForm::default(), false)
     }
 
     /// The chosen and the rejected answer, as far as there are such.
@@ -362,7 +362,7 @@ mod tests {
             r#"{"prompt": "a", "completion": "g", "label": true}"#.to_owned(),
             format!(r#"{{"messages": [{user}, {good}], "label": true}}"#),
         ] {
-            let comparison = Comparison::read(row.as_bytes(), true).unwrap();
+            let comparison = Comparison::read(row.as_bytes(), &RowForm::default(), true).unwrap();
             assert_eq!(texts(&comparison.prompt), ["user: a"], "{row}");
             assert_eq!(compared(&comparison), [vec!["assistant: g".to_owned()], Vec::new()], "{row}");
         }
@@ -421,7 +421,7 @@ mod tests {
             (r#"{"prompt": "a", "completion": "g", "label": 1}"#, "has the label 1, but it must be true or false"),
             (r#"{"prompt": "a", "label": true}"#, "no `prompt` with its `completion`"),
         ] {
-            let message = Comparison::read(row.as_bytes(), true).unwrap_err();
+            let message = Comparison::read(row.as_bytes(), &RowForm::default(), true).unwrap_err();
             assert!(message.contains(expected), "{row}: {message}");
         }
     }

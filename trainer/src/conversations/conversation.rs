@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::ConversationForm;
+
 /// Who may speak.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
@@ -19,6 +21,8 @@ pub(crate) struct Conversation {
     pub(crate) tools: Vec<Value>,
     /// Of each message.
     pub(crate) marks: Vec<Marks>,
+    /// Messages of a prompt whose completion alone is trained, unless more than the assistant's messages are.
+    pub(crate) prompt_length: usize,
 }
 
 /// What a message says of its training.
@@ -35,7 +39,7 @@ pub(crate) struct Marks {
 struct ConversationRow {
     messages: Vec<Message>,
     #[serde(default)]
-    tools: Option<Vec<Value>>,
+    tools: Option<Value>,
     #[serde(flatten)]
     other: Map<String, Value>,
 }
@@ -51,7 +55,7 @@ impl Conversation {
         let row: ConversationRow = read_row(json).map_err(as_log)?;
         form_of_log(&row.other).map_or(Ok(()), Err)?;
         check_columns(&row.other, &["messages", "tools"])?;
-        Self::of(row.messages, row.tools.unwrap_or_default())
+        Self::of(row.messages, read_tools(row.tools)?)
     }
 
     /// Checks messages and tools, and takes the marks off the messages.
@@ -77,7 +81,7 @@ impl Conversation {
                 check_answer(message, has_called, &calls).map_err(of_message)?;
             }
         }
-        Ok(Self { messages, tools, marks })
+        Ok(Self { messages, tools, marks, prompt_length: 0 })
     }
 }
 
@@ -104,35 +108,42 @@ pub(super) fn read_row<R: DeserializeOwned>(json: &[u8]) -> Result<R, String> {
     Ok(row)
 }
 
+/// Declarations of tools: a list, or JSON text of one.
+pub(super) fn read_tools(tools: Option<Value>) -> Result<Vec<Value>, String> {
+    let wrong = |_| "has `tools` that are neither a list nor JSON text of one".to_owned();
+    match tools {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(text)) if text.trim().is_empty() => Ok(Vec::new()),
+        Some(Value::String(text)) => {
+            serde_json::from_str::<Option<_>>(&mended_json(&text)).map(Option::unwrap_or_default)
+        }
+        Some(tools) => serde_json::from_value(tools),
+    }
+    .map_err(wrong)
+}
+
 /// Says of a row that another program logged how it is read: its prompt alone would be taken for a conversation.
-fn form_of_log(columns: &Map<String, Value>) -> Option<String> {
+pub(super) fn form_of_log(columns: &Map<String, Value>) -> Option<String> {
     let forms = [("litellm", ["call_type", "response"]), ("langfuse", ["input", "output"])];
     let (form, _) = forms.into_iter().find(|(_, needed)| needed.iter().all(|name| columns.contains_key(*name)))?;
     Some(format!("looks like a call that was logged: form = \"{form}\" beside the file's name reads such rows"))
 }
 
-/// Says of a row in the shape of other programs' data what it is, and what is to be made of it; `has` tells its columns.
-pub fn row_shape(has: impl Fn(&str) -> bool) -> Option<String> {
-    let (shape, convert) = if has("conversations") || has("conversation") {
-        (
-            "ShareGPT (`conversations` of `from` and `value`)",
-            "`from` is the role (`human` is user, `gpt` is assistant), `value` the content",
-        )
+/// Says of a row in the shape in which others publish data which form reads it; `has` tells its columns.
+fn row_shape(has: impl Fn(&str) -> bool) -> Option<String> {
+    let form = if has("conversations") || has("conversation") {
+        ConversationForm::Sharegpt
     } else if has("instruction") && has("output") {
-        (
-            "Alpaca (`instruction`, `input`, `output`)",
-            "`instruction` with `input` behind a blank line is the user's message, `output` the assistant's",
-        )
+        ConversationForm::Alpaca
     } else if has("prompt") && has("completion") {
-        (
-            "TRL's `prompt` and `completion`",
-            "a text is one message of the user or the assistant, lists are put one behind the other",
-        )
+        ConversationForm::PromptCompletion
     } else {
         return None;
     };
     Some(format!(
-        "is in the shape of {shape}, which is not read yet: write it as `messages` of `role` and `content`; {convert}"
+        "is in the shape of {}: leave out form = \"messages\", or say form = \"{}\"",
+        form.fields(),
+        form.as_str()
     ))
 }
 
@@ -283,7 +294,7 @@ mod tests {
                 "is in the shape of ShareGPT",
             ),
             ("{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}".to_owned(), "is in the shape of Alpaca"),
-            ("{\"prompt\": \"a\", \"completion\": \"b\"}".to_owned(), "is in the shape of TRL's"),
+            ("{\"prompt\": \"a\", \"completion\": \"b\"}".to_owned(), "is in the shape of `prompt` and `completion`"),
             ("{\"messages\": []}".to_owned(), "has no messages"),
             (format!("{{\"messages\": [{turns}]}} {{}}"), "goes on behind the conversation"),
             (format!("{{\"message\": [{turns}]}}"), "messages"),

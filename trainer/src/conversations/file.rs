@@ -12,8 +12,12 @@ use fulgurite_types::MendedJson;
 
 use super::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
 use super::rendering::{RenderRefusal, Rendering};
-use super::sequences::{Example, MarksAsText, Sequences, SkippedRows, Unusable};
-use crate::{TrainError, UnusableRows};
+use super::row_rules::field_digest;
+use super::row_rules::{Grouping, RowRules};
+use super::sequences::{
+    CutOff, Example, FirstSkipped, FoundForm, MarksAsText, Rendered, Sequences, SkippedRows, Unusable,
+};
+use crate::{ConversationForm, TrainError, UnusableRows};
 
 /// Of every so many rows the place in the file is kept; a row is read from the one before it.
 const STRIDE: u64 = 16;
@@ -22,7 +26,7 @@ const BUFFER: usize = 16 << 10;
 
 /// Makes what is learnt from of a row: of a conversation, or of a comparison.
 pub(crate) trait RowReader: Send + Sync + 'static {
-    type Item: Send + 'static;
+    type Item: Rendered + Send + 'static;
     /// What its rows are to people.
     const WHAT: &'static str;
 
@@ -33,6 +37,16 @@ pub(crate) trait RowReader: Send + Sync + 'static {
     fn marks_as_text(&self, _: &Self::Item) -> u64 {
         0
     }
+
+    /// The form that the first row was found to have, where the config leaves it open.
+    fn found_form(&self) -> Option<ConversationForm> {
+        None
+    }
+
+    /// What was cut off of the rows that were read so far.
+    fn cut(&self) -> CutOff {
+        CutOff::default()
+    }
 }
 
 impl RowReader for Rendering {
@@ -40,12 +54,24 @@ impl RowReader for Rendering {
     const WHAT: &'static str = "conversation";
 
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
-        let conversation = self.form.read(json)?;
+        let mut conversation = match self.form.given() {
+            ConversationForm::Auto => self.form.read_found(json).map_err(RenderRefusal::Wrong)?,
+            given => given.read(json)?,
+        };
+        self.leave_out_prompt(&mut conversation);
         Ok(Example { sequences: self.sequences(&conversation)?, ..Example::default() })
     }
 
     fn marks_as_text(&self, example: &Example) -> u64 {
         Rendering::marks_as_text(self, &example.sequences)
+    }
+
+    fn found_form(&self) -> Option<ConversationForm> {
+        self.form.found()
+    }
+
+    fn cut(&self) -> CutOff {
+        self.cut.so_far()
     }
 }
 
@@ -66,6 +92,12 @@ struct Indexed<R> {
     left_out: Vec<u64>,
     rows: u64,
     skipped: SkippedRows,
+    first_skipped: Vec<FirstSkipped>,
+    /// Of each row that is not left out, if rows are to be divided so.
+    groups: Vec<u64>,
+    /// Of the rows that are not left out.
+    tokens: u64,
+    cut: CutOff,
     marks_as_text: MarksAsText,
     fingerprint: String,
     state: FileState,
@@ -106,12 +138,13 @@ impl<R: RowReader> RowFile<R> {
         name: &Path,
         unit: RowUnit,
         reader: R,
-        unusable: UnusableRows,
+        rules: impl Into<RowRules>,
     ) -> Result<Self, TrainError> {
+        let rules = rules.into();
         let (file, name) = (file.to_owned(), name.to_owned());
         let path = name.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            Indexed::open(&ConversationsAt { file: &file, name: &name, unit }, reader, unusable)
+            Indexed::open(&ConversationsAt { file: &file, name: &name, unit }, reader, &rules)
         });
         let opened = opened.await.map_err(|error| file_error(&path, error))??;
         Ok(Self(Arc::new(opened)))
@@ -121,7 +154,7 @@ impl<R: RowReader> RowFile<R> {
 #[async_trait]
 impl<R: RowReader> Sequences<R::Item> for RowFile<R> {
     fn count(&self) -> u64 {
-        self.0.rows - self.0.left_out.len() as u64
+        self.0.usable_rows()
     }
 
     async fn read(&self, numbers: &[u64]) -> Result<Vec<R::Item>, TrainError> {
@@ -141,10 +174,31 @@ impl<R: RowReader> Sequences<R::Item> for RowFile<R> {
     fn marks_as_text(&self) -> MarksAsText {
         self.0.marks_as_text
     }
+
+    fn first_skipped(&self) -> &[FirstSkipped] {
+        &self.0.first_skipped
+    }
+
+    fn groups(&self) -> Option<&[u64]> {
+        Some(self.0.groups.as_slice()).filter(|groups| !groups.is_empty())
+    }
+
+    fn cut(&self) -> CutOff {
+        self.0.cut
+    }
+
+    fn tokens(&self) -> u64 {
+        self.0.tokens
+    }
+
+    fn found(&self) -> Vec<FoundForm> {
+        let found = |form| FoundForm { file: self.0.place.path.clone(), form };
+        self.0.reader.found_form().map(found).into_iter().collect()
+    }
 }
 
 impl<R: RowReader> Indexed<R> {
-    fn open(at: &ConversationsAt<'_>, reader: R, unusable: UnusableRows) -> Result<Self, TrainError> {
+    fn open(at: &ConversationsAt<'_>, reader: R, rules: &RowRules) -> Result<Self, TrainError> {
         let place = RowPlace { path: at.name.to_owned(), unit: at.unit };
         let wrong = |error: std::io::Error| place.file_error(error);
         let file = File::open(at.file).map_err(wrong)?;
@@ -159,15 +213,22 @@ impl<R: RowReader> Indexed<R> {
             left_out: Vec::new(),
             rows: 0,
             skipped: SkippedRows::new(),
+            first_skipped: Vec::new(),
+            groups: Vec::new(),
+            tokens: 0,
+            cut: CutOff::default(),
             marks_as_text: MarksAsText::default(),
             fingerprint: String::new(),
             state: FileState::of(&metadata),
             place,
         };
-        this.look(BufReader::with_capacity(1 << 20, file), unusable)?;
+        this.look(BufReader::with_capacity(1 << 20, file), rules)?;
         this.fingerprint = file_digest(at.file).map_err(|error| this.place.file_error(error))?;
+        if let Some(most) = rules.max_rows {
+            this.fingerprint = format!("{}, its first {most} rows", this.fingerprint);
+        }
         this.marks.shrink_to_fit();
-        if this.rows == this.left_out.len() as u64 {
+        if this.usable_rows() == 0 {
             let skipped = this.skipped.iter().map(|(cause, rows)| format!("{rows} are {}", cause.as_str()));
             let skipped = skipped.collect::<Vec<_>>().join(", ");
             let of_those = if skipped.is_empty() { String::new() } else { format!(": of its rows {skipped}") };
@@ -177,10 +238,12 @@ impl<R: RowReader> Indexed<R> {
     }
 
     /// Reads every row, and keeps where it is and whether it can be trained.
-    fn look(&mut self, mut reader: BufReader<File>, unusable: UnusableRows) -> Result<(), TrainError> {
+    fn look(&mut self, mut reader: BufReader<File>, rules: &RowRules) -> Result<(), TrainError> {
         let (mut line, mut here) = (Vec::new(), Mark { offset: 0, lines: 0 });
         let (mut mended_rows, mut first_mended) = (0_u64, None);
-        while self.next_line(&mut reader, &mut line, here.lines + 1)? {
+        while rules.max_rows.is_none_or(|most| self.usable_rows() < most)
+            && self.next_line(&mut reader, &mut line, here.lines + 1)?
+        {
             if !is_blank(&line) {
                 if let Some(mended) = MendedJson::of(&line) {
                     mended_rows += 1;
@@ -190,18 +253,30 @@ impl<R: RowReader> Indexed<R> {
                     self.marks.push(here);
                 }
                 match self.rendered(&line, here.lines + 1)? {
-                    Ok(item) => self.marks_as_text.add(self.reader.marks_as_text(&item)),
-                    Err((cause, message)) if unusable == UnusableRows::Refuse && !cause.is_expected() => {
+                    Ok(item) => {
+                        self.marks_as_text.add(self.reader.marks_as_text(&item));
+                        self.tokens +=
+                            item.named().iter().map(|(_, sequence)| sequence.tokens.len() as u64).sum::<u64>();
+                        self.groups.extend(self.group(&rules.grouping, &line, &item, here.lines + 1)?);
+                    }
+                    Err((cause, message)) if rules.unusable == UnusableRows::Refuse && !cause.is_expected() => {
                         let hint = match cause {
                             Unusable::TooLong => {
-                                " (unusable_rows = \"skip\" leaves such rows out, truncate = true cuts them)"
+                                " (unusable_rows = \"skip\" leaves such rows out, truncate = \"right\" or \"left\" cuts them)"
                             }
                             _ => " (unusable_rows = \"skip\" leaves such rows out)",
                         };
                         return Err(self.place.error(here.lines + 1, message + hint));
                     }
-                    Err((cause, _)) => {
+                    Err((cause, message)) => {
                         self.left_out.push(self.rows);
+                        match self.first_skipped.iter_mut().find(|first| first.cause == cause) {
+                            Some(first) => first.rows += 1,
+                            None => {
+                                let (file, number) = (self.place.path.clone(), here.lines + 1);
+                                self.first_skipped.push(FirstSkipped { file, cause, number, message, rows: 1 });
+                            }
+                        }
                         *self.skipped.entry(cause).or_default() += 1;
                     }
                 }
@@ -209,11 +284,29 @@ impl<R: RowReader> Indexed<R> {
             }
             here = Mark { offset: here.offset + line.len() as u64, lines: here.lines + 1 };
         }
+        self.cut = self.reader.cut();
         if let Some((number, warning)) = first_mended {
             let (path, rows) = (self.place.path.display(), mended_rows);
             tracing::warn!(%path, line = number, rows, "a row is read with {warning}");
         }
         Ok(())
+    }
+
+    /// Rows so far that can be trained.
+    fn usable_rows(&self) -> u64 {
+        self.rows - self.left_out.len() as u64
+    }
+
+    /// What a row has in common with those that are to stay together.
+    fn group(&self, by: &Grouping, line: &[u8], item: &R::Item, number: u64) -> Result<Option<u64>, TrainError> {
+        match by {
+            Grouping::None => Ok(None),
+            Grouping::Prompt => Ok(Some(item.prompt_digest())),
+            Grouping::Field(name) => {
+                let digest = field_digest(line, name).map_err(|message| self.place.error(number, message))?;
+                Ok(Some(digest))
+            }
+        }
     }
 
     fn next_line(
@@ -295,8 +388,9 @@ impl FileState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row_form::RowForm;
     use super::*;
-    use crate::{ConversationForm, TrainOn};
+    use crate::TrainOn;
 
     #[tokio::test]
     async fn conversations_are_found_among_rows_that_are_left_out() {
@@ -312,11 +406,13 @@ mod tests {
         let path = directory.path().join("rows.jsonl");
         std::fs::write(&path, (0..100).map(row).collect::<String>()).unwrap();
         let rendering = Rendering {
-            form: ConversationForm::default(),
+            form: RowForm::default(),
             renderer: renderer.clone(),
             train_on: TrainOn::default(),
             max_tokens: None,
-            truncate: false,
+            truncate: Default::default(),
+            cut: Default::default(),
+            reasoning: Default::default(),
         };
         let open = |unusable| ConversationFile::open(&path, &path, RowUnit::Line, rendering.clone(), unusable);
         let error = open(UnusableRows::Refuse).await.err().unwrap().to_string();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::TrainError;
 
 /// Greatest length of a line: what is longer is no conversation, and is not read into memory.
-pub(super) const LINE_LIMIT: usize = 16 << 20;
+pub const LINE_LIMIT: usize = 16 << 20;
 
 /// What rows of a file are counted as, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

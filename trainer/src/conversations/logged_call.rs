@@ -4,6 +4,7 @@ use fulgurite_types::{Message, mended_json};
 use serde_json::{Map, Value, json};
 
 use super::conversation::{Conversation, read_row};
+use super::published;
 use super::rendering::RenderRefusal;
 use super::sequences::Unusable;
 use crate::ConversationForm;
@@ -15,15 +16,19 @@ const REDACTED: &str = "redacted-by-litellm";
 const KEPT: [&str; 6] = ["role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"];
 
 impl ConversationForm {
-    /// Reads a row of JSON in this form.
+    /// Reads a row of JSON in this form, which is one of conversations.
     pub(super) fn read(self, json: &[u8]) -> Result<Conversation, RenderRefusal> {
         let read = || read_row::<Map<String, Value>>(json).map_err(RenderRefusal::Wrong);
         let call = match self {
             Self::Messages => return Conversation::read(json).map_err(RenderRefusal::Wrong),
+            Self::Sharegpt | Self::PromptCompletion | Self::Alpaca => {
+                return published::conversation(self, read()?).map_err(RenderRefusal::Wrong);
+            }
             Self::Litellm => litellm(read()?)?,
             Self::Langfuse => langfuse(read()?)?,
-            Self::SoftTargets => {
-                return Err(RenderRefusal::Wrong("is of form = \"soft_targets\", which has no messages".to_owned()));
+            Self::Auto | Self::SoftTargets | Self::Pairs | Self::Labels | Self::Judged => {
+                let message = format!("is of form = \"{}\", which is none of a conversation", self.as_str());
+                return Err(RenderRefusal::Wrong(message));
             }
         };
         call.conversation()

@@ -9,7 +9,8 @@ use super::comparison::{Answers, Comparison, no_difference};
 use super::conversation::{Conversation, Marks};
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
-use super::sequences::{Example, Unusable};
+use super::sequences::{CutOff, Example, Unusable};
+use crate::ConversationForm;
 
 /// What is said when the first of two answers is better.
 pub(crate) const FIRST: &str = "A";
@@ -38,7 +39,7 @@ impl RowReader for QuestionReader {
     const WHAT: &'static str = "comparison";
 
     fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
-        let comparison = Comparison::read(json, false).map_err(RenderRefusal::Wrong)?;
+        let comparison = Comparison::read(json, &self.0.form, false).map_err(RenderRefusal::Wrong)?;
         let both_ways = match &comparison.answers {
             Answers::Pair { chosen, rejected } if chosen == rejected => return Err(no_difference()),
             Answers::Pair { chosen, rejected } => [(chosen, rejected, FIRST), (rejected, chosen, SECOND)],
@@ -62,6 +63,14 @@ impl RowReader for QuestionReader {
     fn marks_as_text(&self, example: &Example) -> u64 {
         let tokenizer = self.0.renderer.tokenizer();
         example.sequences.first().map_or(0, |sequence| tokenizer.spelled_control_tokens(&sequence.tokens) as u64)
+    }
+
+    fn found_form(&self) -> Option<ConversationForm> {
+        self.0.form.found()
+    }
+
+    fn cut(&self) -> CutOff {
+        self.0.cut.so_far()
     }
 }
 
@@ -92,7 +101,7 @@ impl QuestionReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConversationForm, TrainOn};
+    use crate::TrainOn;
 
     #[test]
     fn both_orders_are_asked_and_the_letter_alone_is_trained() {
@@ -101,11 +110,13 @@ mod tests {
         fulgurite_renderers::write_tokenizer_directory(directory.path(), &json).unwrap();
         let renderer = fulgurite_renderers::open_renderer(directory.path(), "qwen3_instruct").unwrap();
         let rendering = Rendering {
-            form: ConversationForm::default(),
+            form: ConversationForm::default().into(),
             renderer: renderer.clone(),
             train_on: TrainOn::Customized,
             max_tokens: None,
-            truncate: false,
+            truncate: Default::default(),
+            cut: Default::default(),
+            reasoning: Default::default(),
         };
         let row = br#"{"prompt": "which?", "chosen": "good", "rejected": "bad"}"#;
         let reader = QuestionReader(rendering);
@@ -124,7 +135,9 @@ mod tests {
         assert!(place(&parts[0].0, "good") < place(&parts[0].0, "bad"));
         assert!(place(&parts[1].0, "bad") < place(&parts[1].0, "good"));
         let tie = br#"{"prompt": "which?", "completion_A": "good", "completion_B": "bad", "label": "Tie"}"#;
-        let tie: Vec<(String, String)> = reader.read(tie).unwrap().sequences.iter().map(parts_of).collect();
+        // In a file of its own.
+        let others = QuestionReader(Rendering { form: Default::default(), ..reader.0.clone() });
+        let tie: Vec<(String, String)> = others.read(tie).unwrap().sequences.iter().map(parts_of).collect();
         // Of this tokenizer the first token is a letter of its own.
         let questions =
             |parts: &[(String, String)]| parts.iter().map(|(question, _)| question.clone()).collect::<Vec<_>>();

@@ -9,9 +9,9 @@ use fulgurite_backends::DigestingWriter;
 use fulgurite_renderers::{Renderer, WeightedTokens};
 use fulgurite_types::{Defect, Generation, GenerationUse, RolloutRecord, TokenUse, UntrainedCause};
 
-use super::rendering::marks_as_text;
-use super::sequences::{Example, MarksAsText, Sequences, SkippedRows, Unusable};
-use crate::{Record, TrainError, UnusableRows};
+use super::rendering::{keep_within_length, marks_as_text};
+use super::sequences::{CutCount, Example, MarksAsText, Sequences, SkippedRows, Unusable};
+use crate::{Record, TrainError, Truncation, UnusableRows};
 
 /// Rollouts that are looked at together.
 pub(super) const PART: usize = 16;
@@ -25,8 +25,8 @@ pub(crate) struct RecordedRules {
     pub(crate) models: Vec<String>,
     /// Tokens of a sequence at most.
     pub(crate) max_tokens: Option<usize>,
-    /// Whether what is longer is cut off.
-    pub(crate) truncate: bool,
+    /// What becomes of what is longer.
+    pub(crate) truncate: Truncation,
 }
 
 /// Rollouts of a record, every one of which has been looked at.
@@ -162,15 +162,8 @@ impl RecordedRules {
         let mut sequences: Vec<WeightedTokens> =
             sequences.map(|(tokens, weights)| WeightedTokens { tokens, weights }).collect();
         if let Some(most) = self.max_tokens {
-            match sequences.iter().map(|sequence| sequence.tokens.len()).max() {
-                Some(length) if length > most && !self.truncate => {
-                    let message = format!("has a sequence of {length} tokens, and {most} is the most that is trained");
-                    return Err((Unusable::TooLong, message));
-                }
-                _ => sequences.iter_mut().for_each(|sequence| {
-                    sequence.tokens.truncate(most);
-                    sequence.weights.truncate(most);
-                }),
+            for sequence in &mut sequences {
+                keep_within_length(sequence, most, self.truncate, &CutCount::default())?;
             }
         }
         if !sequences.iter().any(|sequence| sequence.weights.iter().skip(1).any(|weight| *weight > 0.0)) {

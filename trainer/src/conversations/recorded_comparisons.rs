@@ -218,7 +218,8 @@ mod tests {
             store.attempts().report(&rollout_id, &attempt_id, ended).await.unwrap();
             rollout_ids.push(rollout_id);
         }
-        let rules = RecordedRules { renderer, models: vec!["m".to_owned()], max_tokens: None, truncate: false };
+        let rules =
+            RecordedRules { renderer, models: vec!["m".to_owned()], max_tokens: None, truncate: Default::default() };
         let record: Arc<dyn Record> = Arc::new(store);
         let one = MarksAsText { rows: 1, marks: 1 };
         let (refuse, opened) = (UnusableRows::Refuse, rules.clone());

@@ -5,20 +5,25 @@ use std::sync::Arc;
 use fulgurite_renderers::{RenderError, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
 
 use super::conversation::{Conversation, Marks};
-use super::sequences::Unusable;
-use crate::{ConversationForm, TrainOn};
+use super::reasoning::Reasoning;
+use super::row_form::RowForm;
+use super::sequences::{CutCount, Unusable};
+use crate::{TrainOn, Truncation};
 
 /// How conversations are made sequences.
 #[derive(Clone)]
 pub(crate) struct Rendering {
     /// How their rows are written.
-    pub(crate) form: ConversationForm,
+    pub(crate) form: RowForm,
     pub(crate) renderer: Arc<dyn Renderer>,
     pub(crate) train_on: TrainOn,
     /// Tokens of a sequence at most.
     pub(crate) max_tokens: Option<usize>,
-    /// Whether what is longer is cut off.
-    pub(crate) truncate: bool,
+    /// What becomes of what is longer.
+    pub(crate) truncate: Truncation,
+    /// What was cut off so far.
+    pub(crate) cut: CutCount,
+    pub(crate) reasoning: Reasoning,
 }
 
 /// Why a conversation is not made sequences.
@@ -46,6 +51,17 @@ impl Rendering {
         marks_as_text(self.renderer.tokenizer(), sequences)
     }
 
+    /// Marks the assistant's messages of a prompt as read, where the completion behind it is what is trained.
+    pub(super) fn leave_out_prompt(&self, conversation: &mut Conversation) {
+        if self.train_on != TrainOn::AllAssistantMessages {
+            return;
+        }
+        let prompt = conversation.messages.iter().zip(&mut conversation.marks).take(conversation.prompt_length);
+        for (_, marks) in prompt.filter(|(message, _)| message.is_assistant()) {
+            marks.weight = Some(0.0);
+        }
+    }
+
     /// The sequences of a conversation. The weight of a token is 1, or its message's, where it is trained, and else 0.
     pub(crate) fn sequences(&self, conversation: &Conversation) -> Result<Vec<WeightedTokens>, RenderRefusal> {
         if !conversation.tools.is_empty() && !self.renderer.shows_tools() {
@@ -53,13 +69,21 @@ impl Rendering {
                            tells of them in words";
             return Err(RenderRefusal::Unusable(Unusable::NotRenderable, message.to_owned()));
         }
-        let sequences = match self.marked(conversation)? {
+        let divided = self.reasoning.divided(self.renderer.as_ref(), &conversation.messages);
+        let divided = divided.map(|messages| Conversation { messages, ..conversation.clone() });
+        let conversation = divided.as_ref().unwrap_or(conversation);
+        let mut sequences = match self.marked(conversation)? {
             Training::AsNamed(train_on) => {
                 self.renderer.render_supervised(&conversation.messages, &conversation.tools, &train_on)?
             }
             Training::ByWeight(weights) => self.weighted(conversation, &weights)?,
         };
-        trainable(sequences, self.max_tokens, self.truncate)
+        if !self.reasoning.keep_trained(self.renderer.as_ref(), &mut sequences) {
+            let message = "has reasoning that cannot be told from the answer: this model's template has no token that ends \
+                           it, as reasoning = \"only\" needs";
+            return Err(RenderRefusal::Wrong(message.to_owned()));
+        }
+        trainable(sequences, self.max_tokens, self.truncate, &self.cut)
     }
 
     /// What of a conversation is trained, its own marks among it.
@@ -141,9 +165,15 @@ pub(super) fn marks_as_text(tokenizer: &Tokenizer, sequences: &[WeightedTokens])
 pub(super) fn trainable(
     mut sequences: Vec<WeightedTokens>,
     most: Option<usize>,
-    truncate: bool,
+    truncate: Truncation,
+    cut: &CutCount,
 ) -> Result<Vec<WeightedTokens>, RenderRefusal> {
-    keep_within_length(&mut sequences, most, truncate)?;
+    if let Some(most) = most {
+        for sequence in &mut sequences {
+            let kept = keep_within_length(sequence, most, truncate, cut);
+            kept.map_err(|(cause, message)| RenderRefusal::Unusable(cause, message))?;
+        }
+    }
     let is_trained = |sequence: &WeightedTokens| sequence.weights.iter().skip(1).any(|weight| *weight > 0.0);
     match sequences.iter().any(is_trained) {
         true => Ok(sequences),
@@ -151,26 +181,33 @@ pub(super) fn trainable(
     }
 }
 
-fn keep_within_length(
-    sequences: &mut [WeightedTokens],
-    most: Option<usize>,
-    truncate: bool,
-) -> Result<(), RenderRefusal> {
-    let Some(most) = most else { return Ok(()) };
-    if truncate {
-        for sequence in sequences {
+/// Cuts a sequence that is too long, and counts what it loses; or says that it is.
+pub(super) fn keep_within_length(
+    sequence: &mut WeightedTokens,
+    most: usize,
+    truncate: Truncation,
+    cut: &CutCount,
+) -> Result<(), (Unusable, String)> {
+    let length = sequence.tokens.len();
+    if length <= most {
+        return Ok(());
+    }
+    match truncate {
+        Truncation::Refuse => {
+            let message = format!("has a sequence of {length} tokens, and {most} is the most that is trained");
+            return Err((Unusable::TooLong, message));
+        }
+        Truncation::Right => {
             sequence.tokens.truncate(most);
             sequence.weights.truncate(most);
         }
-        return Ok(());
-    }
-    match sequences.iter().map(|sequence| sequence.tokens.len()).max() {
-        Some(length) if length > most => {
-            let message = format!("has a sequence of {length} tokens, and {most} is the most that is trained");
-            Err(RenderRefusal::Unusable(Unusable::TooLong, message))
+        Truncation::Left => {
+            sequence.tokens.drain(..length - most);
+            sequence.weights.drain(..length - most);
         }
-        _ => Ok(()),
     }
+    cut.add(length - most);
+    Ok(())
 }
 
 /// What of a conversation is trained.
@@ -206,7 +243,15 @@ mod tests {
         let tokenizer = fulgurite_renderers::train_byte_level_tokenizer(texts, 280, &[]).unwrap();
         fulgurite_renderers::write_tokenizer_directory(directory, &tokenizer).unwrap();
         let renderer = fulgurite_renderers::open_renderer(directory, "qwen3_instruct").unwrap();
-        Rendering { form: ConversationForm::default(), renderer, train_on, max_tokens: None, truncate: false }
+        Rendering {
+            form: RowForm::default(),
+            renderer,
+            train_on,
+            max_tokens: None,
+            truncate: Truncation::default(),
+            cut: CutCount::default(),
+            reasoning: Reasoning::default(),
+        }
     }
 
     fn conversation(mark: impl Fn(usize) -> Value) -> Conversation {
@@ -276,6 +321,25 @@ mod tests {
         assert_eq!(weighted([json!(0), json!(1)]).unwrap(), [(1.0, format!("four{end}"))]);
         let nothing = weighted([json!(0), json!(0)]).unwrap_err();
         assert!(matches!(nothing, RenderRefusal::Unusable(Unusable::NothingToTrain, _)), "{nothing:?}");
+    }
+
+    #[test]
+    fn a_long_sequence_loses_its_end_or_its_beginning() {
+        let directory = tempfile::tempdir().unwrap();
+        let whole = rendering(directory.path(), TrainOn::AllAssistantMessages);
+        let all = whole.sequences(&conversation(|_| Value::Null)).unwrap().remove(0);
+        let most = all.tokens.len() - 3;
+        let cut = |truncate| Rendering { max_tokens: Some(most), truncate, cut: CutCount::default(), ..whole.clone() };
+        let (right, left) = (cut(Truncation::Right), cut(Truncation::Left));
+        let of = |rendering: &Rendering| rendering.sequences(&conversation(|_| Value::Null)).unwrap().remove(0);
+        assert_eq!(
+            (of(&right).tokens, of(&right).weights),
+            (all.tokens[..most].to_vec(), all.weights[..most].to_vec())
+        );
+        assert_eq!((of(&left).tokens, of(&left).weights), (all.tokens[3..].to_vec(), all.weights[3..].to_vec()));
+        assert_eq!((left.cut.so_far().sequences, left.cut.so_far().tokens), (2, 6));
+        let refused = cut(Truncation::Refuse).sequences(&conversation(|_| Value::Null)).unwrap_err();
+        assert!(matches!(refused, RenderRefusal::Unusable(Unusable::TooLong, _)), "{refused:?}");
     }
 
     #[test]

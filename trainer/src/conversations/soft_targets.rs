@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::conversation::read_row;
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, trainable};
-use super::sequences::{Example, Likeliest};
+use super::sequences::{CutCount, CutOff, Example, Likeliest};
+use crate::Truncation;
 
 /// By how much the probabilities of a place may add up to more than 1, as those of hosts that round them do.
 const ROUNDING: f64 = 1e-3;
@@ -42,8 +43,10 @@ pub(crate) struct SoftTargetReader {
     pub(crate) top_k: usize,
     /// Tokens of a sequence at most.
     pub(crate) max_tokens: Option<usize>,
-    /// Whether what is longer is cut off.
-    pub(crate) truncate: bool,
+    /// What becomes of what is longer.
+    pub(crate) truncate: Truncation,
+    /// What was cut off so far.
+    pub(crate) cut: CutCount,
 }
 
 impl RowReader for SoftTargetReader {
@@ -58,11 +61,19 @@ impl RowReader for SoftTargetReader {
             sequences.push(WeightedTokens { tokens, weights });
             targets.push(taught);
         }
-        let sequences = trainable(sequences, self.max_tokens, self.truncate)?;
+        let sequences = trainable(sequences, self.max_tokens, self.truncate, &self.cut)?;
         for (sequence, targets) in sequences.iter().zip(&mut targets) {
-            targets.truncate(sequence.tokens.len().saturating_sub(1));
+            let places = sequence.tokens.len().saturating_sub(1);
+            match self.truncate {
+                Truncation::Left => drop(targets.drain(..targets.len() - places)),
+                Truncation::Right | Truncation::Refuse => targets.truncate(places),
+            }
         }
         Ok(Example { sequences, targets, uses: Vec::new() })
+    }
+
+    fn cut(&self) -> CutOff {
+        self.cut.so_far()
     }
 }
 
@@ -142,7 +153,14 @@ mod tests {
     use super::*;
 
     fn reader() -> SoftTargetReader {
-        SoftTargetReader { tokenizer: "t".to_owned(), vocabulary: 10, top_k: 2, max_tokens: None, truncate: false }
+        SoftTargetReader {
+            tokenizer: "t".to_owned(),
+            vocabulary: 10,
+            top_k: 2,
+            max_tokens: None,
+            truncate: Truncation::Refuse,
+            cut: CutCount::default(),
+        }
     }
 
     fn row() -> Value {
@@ -162,9 +180,15 @@ mod tests {
             assert_eq!(example.targets, [vec![vec![(2, logprob), (9, -30.0)], Vec::new()]]);
             assert_eq!(example.sequences[0].weights, [0.0, 0.5, 0.0]);
         }
-        let short = SoftTargetReader { max_tokens: Some(2), truncate: true, ..reader() };
+        let short = SoftTargetReader { max_tokens: Some(2), truncate: Truncation::Right, ..reader() };
         let example = short.read(row().to_string().as_bytes()).unwrap();
         assert_eq!((example.sequences[0].tokens.len(), example.targets[0].len()), (2, 1));
+        let tail = SoftTargetReader { max_tokens: Some(2), truncate: Truncation::Left, ..reader() };
+        let mut last = row();
+        last["sequences"][0]["weights"] = json!([0.0, 0.0, 0.5]);
+        last["sequences"][0]["targets"] = json!([[], [[3, -0.5]]]);
+        let example = tail.read(last.to_string().as_bytes()).unwrap();
+        assert_eq!((&example.sequences[0].tokens, &example.targets[0]), (&vec![2, 3], &vec![vec![(3, -0.5)]]));
         let refused = SoftTargetReader { max_tokens: Some(2), ..reader() }.read(row().to_string().as_bytes());
         assert!(matches!(refused, Err(RenderRefusal::Unusable(Unusable::TooLong, _))), "{refused:?}");
     }

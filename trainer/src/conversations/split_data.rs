@@ -2,17 +2,32 @@
 
 use std::sync::Arc;
 
-use super::order::Split;
-use super::sequences::Sequences;
+use super::order::{Order, Split};
+use super::sequences::{FoundForm, Sequences};
 use crate::TrainError;
 
 /// Rows that have been looked at.
 pub(crate) struct SplitData<Row> {
     pub(crate) trained: Arc<dyn Sequences<Row>>,
-    pub(crate) split: Arc<Split>,
-    pub(crate) scored: Arc<dyn Sequences<Row>>,
-    /// Which of them are scored.
-    pub(crate) scored_numbers: Vec<u64>,
+    pub(crate) split: Arc<Order>,
+    pub(crate) scored: Vec<HeldOutRows<Row>>,
+}
+
+/// Rows that are scored together.
+pub(crate) struct HeldOutRows<Row> {
+    /// What their metrics are called, if they have such of their own.
+    pub(crate) name: Option<String>,
+    pub(crate) rows: Arc<dyn Sequences<Row>>,
+    /// Which of them.
+    pub(crate) numbers: Vec<u64>,
+}
+
+impl<Row> HeldOutRows<Row> {
+    /// All of these.
+    pub(crate) fn all(name: Option<String>, rows: Arc<dyn Sequences<Row>>) -> Self {
+        let numbers = (0..rows.count()).collect();
+        Self { name, rows, numbers }
+    }
 }
 
 impl<Row> SplitData<Row> {
@@ -20,19 +35,39 @@ impl<Row> SplitData<Row> {
     pub(crate) fn new(
         seed: u64,
         trained: Arc<dyn Sequences<Row>>,
-        scored: Option<Arc<dyn Sequences<Row>>>,
+        mut scored: Vec<HeldOutRows<Row>>,
         share: Option<f64>,
     ) -> Result<Self, TrainError> {
-        let all = trained.count();
-        let held_out = share.map_or(Ok(0), |share| held_out(all, share))?;
-        let split = Arc::new(Split::new(seed, all, held_out));
-        let scored_numbers = match &scored {
-            Some(scored) => (0..scored.count()).collect(),
-            None => split.held_out().collect(),
-        };
-        let scored = scored.unwrap_or_else(|| Arc::clone(&trained));
-        Ok(Self { trained, split, scored, scored_numbers })
+        let split = Order::from(split_of(seed, trained.as_ref(), share)?);
+        if share.is_some() {
+            let numbers = split.held_out();
+            scored.push(HeldOutRows { name: None, rows: Arc::clone(&trained), numbers });
+        }
+        Ok(Self { trained, split: Arc::new(split), scored })
     }
+
+    /// What the rows of its files were found to be, where the config leaves that open.
+    pub(crate) fn found(&self) -> Vec<FoundForm> {
+        let files = std::iter::once(&self.trained).chain(self.scored.iter().map(|held_out| &held_out.rows));
+        let mut found: Vec<FoundForm> = files.flat_map(|rows| rows.found()).collect();
+        found.dedup();
+        found
+    }
+}
+
+/// Which of these rows are trained, where a `share` of them may be held out.
+pub(super) fn split_of<Row>(seed: u64, rows: &dyn Sequences<Row>, share: Option<f64>) -> Result<Split, TrainError> {
+    let all = rows.count();
+    let Some(share) = share else { return Ok(Split::new(seed, all, 0)) };
+    let held_out = held_out(all, share)?;
+    let Some(groups) = rows.groups() else { return Ok(Split::new(seed, all, held_out)) };
+    Split::of_groups(seed, groups, held_out).ok_or_else(|| TrainError::Option {
+        key: "[trainer] source.validation".to_owned(),
+        message: format!(
+            "is a share, and all of {all} conversations have one prompt or one value of validation_group, which stay \
+             together: name another file"
+        ),
+    })
 }
 
 /// How many of `all` conversations a share is: one at least, and not all.

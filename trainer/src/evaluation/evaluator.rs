@@ -6,7 +6,7 @@ use fulgurite_backends::Learner;
 use fulgurite_types::GenerationUse;
 use serde_json::{Map, Value};
 
-use crate::conversations::Sequences;
+use crate::conversations::HeldOutRows;
 use crate::{Reporter, TrainError};
 
 /// What a run is scored on while it learns, and at its end.
@@ -46,6 +46,9 @@ pub(crate) trait DataScores: Clone + Send + Sync {
     /// Adds those of some rows.
     async fn add(&mut self, rows: Vec<Self::Item>, learner: &dyn Learner) -> Result<(), TrainError>;
 
+    /// Adds those of other rows.
+    fn merge(&mut self, other: Self);
+
     /// What they say, and what each row costs, if that is told.
     fn into_metrics(self) -> (Map<String, Value>, Vec<f64>);
 }
@@ -53,9 +56,8 @@ pub(crate) trait DataScores: Clone + Send + Sync {
 /// Scores a run on what is held out of its data, read in parts so that their number costs no memory.
 pub(crate) struct DataEvaluator<S: DataScores> {
     pub(crate) learner: Arc<dyn Learner>,
-    pub(crate) rows: Arc<dyn Sequences<S::Item>>,
-    /// Which of them.
-    pub(crate) numbers: Vec<u64>,
+    /// What is held out: each that has a name has scores of its own beside those of all together.
+    pub(crate) sets: Vec<HeldOutRows<S::Item>>,
     /// Rows that are read together.
     pub(crate) batch_size: usize,
     /// Updates between scores.
@@ -71,15 +73,26 @@ impl<S: DataScores> Evaluator for DataEvaluator<S> {
     }
 
     async fn held_out(&mut self, _: u64, _: &mut dyn Reporter) -> Result<Option<Evaluation>, TrainError> {
-        if self.numbers.is_empty() {
+        if self.sets.iter().all(|set| set.numbers.is_empty()) {
             return Ok(None);
         }
         let started = Instant::now();
-        let mut scores = self.scores.clone();
-        for numbers in self.numbers.chunks(self.batch_size) {
-            scores.add(self.rows.read(numbers).await?, self.learner.as_ref()).await?;
+        let (mut all, mut of_sets) = (self.scores.clone(), Map::new());
+        for set in &self.sets {
+            let mut scores = self.scores.clone();
+            for numbers in set.numbers.chunks(self.batch_size) {
+                scores.add(set.rows.read(numbers).await?, self.learner.as_ref()).await?;
+            }
+            if let Some(name) = &set.name {
+                let (metrics, _) = scores.clone().into_metrics();
+                let renamed =
+                    |(key, value): (String, Value)| (key.replacen("test/", &format!("test/{name}/"), 1), value);
+                of_sets.extend(metrics.into_iter().map(renamed));
+            }
+            all.merge(scores);
         }
-        let (metrics, costs) = scores.into_metrics();
+        let (mut metrics, costs) = all.into_metrics();
+        metrics.extend(of_sets);
         Ok(Some(Evaluation { metrics, uses: Vec::new(), seconds: started.elapsed().as_secs_f64(), costs }))
     }
 }

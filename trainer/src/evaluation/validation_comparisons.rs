@@ -47,6 +47,10 @@ impl DataScores for ComparisonScores {
         Ok(())
     }
 
+    fn merge(&mut self, other: Self) {
+        self.sums.merge(&other.sums);
+    }
+
     fn into_metrics(self) -> (Map<String, Value>, Vec<f64>) {
         let loss = (VALIDATION_LOSS, self.loss_sum / self.count.max(1) as f64);
         let named = self.sums.held_out().chain([loss]);

@@ -53,6 +53,13 @@ impl DataScores for ConversationScores {
         Ok(())
     }
 
+    fn merge(&mut self, other: Self) {
+        self.tokens.merge(&other.tokens);
+        self.nats += other.nats;
+        self.weight += other.weight;
+        self.costs.extend(other.costs);
+    }
+
     fn into_metrics(self) -> (Map<String, Value>, Vec<f64>) {
         let mut metrics = Map::new();
         metrics.insert(VALIDATION_NLL.to_owned(), (self.nats / self.weight).into());

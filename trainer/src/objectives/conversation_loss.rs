@@ -127,6 +127,14 @@ pub(crate) struct TokenScores {
 }
 
 impl TokenScores {
+    /// Adds those of other datums.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.likely += other.likely;
+        self.nats += other.nats;
+        self.bytes += other.bytes;
+    }
+
     pub(crate) fn add(&mut self, data: &[Datum], logprobs: &[Vec<f32>], tokenizer: &Tokenizer) {
         for (datum, logprobs) in data.iter().zip(logprobs) {
             let LossInputs::Supervised { weights } = &datum.loss_inputs else { continue };

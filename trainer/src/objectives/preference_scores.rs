@@ -32,6 +32,13 @@ impl Mean {
 }
 
 impl PreferenceScores {
+    /// Adds those of other comparisons.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let own = [&mut self.chosen, &mut self.rejected, &mut self.margin, &mut self.accuracy, &mut self.nll];
+        let others = [other.chosen, other.rejected, other.margin, other.accuracy, other.nll];
+        own.into_iter().zip(others).for_each(|(mean, other)| mean.add(other.sum, other.count));
+    }
+
     pub(crate) fn add(&mut self, comparisons: &Comparisons, data: &[Datum], logprobs: &[Vec<f32>]) {
         for comparison in &comparisons.list {
             let [chosen, rejected] = comparison.scores(|index| datum_score(&data[index], &logprobs[index]));

@@ -12,7 +12,10 @@ mod tests;
 mod trainer;
 
 pub use self::keys::auxiliary_conversations::AuxiliaryConversationOptions;
-pub use self::keys::data_source::{ConversationForm, DataSource, LossReduction, TrainOn, UnusableRows, Validation};
+pub use self::keys::data_source::{
+    ConversationForm, DataSource, LossReduction, MixedFile, MixtureUnit, Packing, Portion, ReasoningUse, TrainOn,
+    Truncation, UnusableRows, Validation,
+};
 pub use self::keys::distillation::{DistillationLoss, DistillationOptions, Untaught};
 pub use self::keys::evaluation::{EvaluationOptions, FinalWeights, StopRule};
 pub use self::keys::failures::FailureOptions;

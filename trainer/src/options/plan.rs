@@ -2,7 +2,7 @@
 
 use fulgurite_backends::PreferenceLoss;
 
-use super::keys::data_source::{ConversationForm, LossReduction, TrainOn};
+use super::keys::data_source::{ConversationForm, LossReduction, Packing, TrainOn};
 use super::keys::distillation::DistillationOptions;
 use super::objective::ObjectiveOptions;
 use super::objectives::grpo::GrpoOptions;
@@ -44,8 +44,8 @@ pub struct ConversationPlan {
     pub rows: RowKind,
     /// What the loss is a mean of.
     pub reduction: LossReduction,
-    /// Whether they are put behind each other in sequences.
-    pub packing: bool,
+    /// How they share sequences.
+    pub packing: Packing,
     /// How many of a teacher's likeliest tokens a place is taught, if there is a teacher.
     pub top_k: usize,
 }
@@ -61,7 +61,10 @@ pub enum RowKind {
         train_on: TrainOn,
     },
     /// A comparison, as the question which answer is better.
-    Questions,
+    Questions {
+        /// How it is written.
+        form: ConversationForm,
+    },
     /// What a teacher would say in each place of a conversation, written down before.
     SoftTargets,
 }
@@ -109,9 +112,9 @@ impl TrainerOptions {
                 TrainingPlan::Conversations(Box::new(ConversationPlan { reduction, packing, ..plan }))
             }
             ObjectiveOptions::OffPolicyDistillation(options) => self.of_a_teacher(options),
-            ObjectiveOptions::RewardModel(options) => {
-                TrainingPlan::Conversations(Box::new(self.of_conversations(&options.data, RowKind::Questions)))
-            }
+            ObjectiveOptions::RewardModel(options) => TrainingPlan::Conversations(Box::new(
+                self.of_conversations(&options.data, RowKind::Questions { form: options.data.form() }),
+            )),
             ObjectiveOptions::Dpo(options) => {
                 let plan = self.of_comparisons(&options.data, options.loss(), ComparedAnswers::Pairs);
                 let (sft_weight, length_alpha) = (options.sft_weight, options.length_alpha);
@@ -155,7 +158,7 @@ impl TrainerOptions {
 
     fn of_conversations(&self, data: &DataOptions, rows: RowKind) -> ConversationPlan {
         let (common, data) = (self.common.clone(), data.clone());
-        ConversationPlan { common, data, rows, reduction: LossReduction::default(), packing: false, top_k: 0 }
+        ConversationPlan { common, data, rows, reduction: LossReduction::default(), packing: Packing::Off, top_k: 0 }
     }
 
     fn of_a_teacher(&self, options: &OffPolicyDistillationOptions) -> TrainingPlan {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::source::{DataPosition, Source};
-use crate::conversations::{Example, MarksAsText, Sequences, Split};
+use crate::conversations::{Example, FoundForm, MarksAsText, Order, Sequences};
 use crate::{Reporter, TrainError, TrainEvent};
 
 /// Conversations, or comparisons, of an update.
@@ -17,10 +17,17 @@ pub(crate) struct ConversationBatch<Item = Example> {
     pub(crate) skipped: Vec<(&'static str, u64)>,
 }
 
+/// Says what the rows of files were found to be.
+pub(crate) fn report_forms(found: Vec<FoundForm>, reporter: &mut dyn Reporter) {
+    for FoundForm { file, form } in found {
+        reporter.report(TrainEvent::RowsFound { file, form });
+    }
+}
+
 /// Reads on in conversations from where the position stands.
 pub(crate) struct ConversationSource<Item = Example> {
     pub(crate) conversations: Arc<dyn Sequences<Item>>,
-    pub(crate) split: Arc<Split>,
+    pub(crate) split: Arc<Order>,
     pub(crate) batch_size: usize,
 }
 

@@ -15,7 +15,7 @@ mod tasks;
 
 pub(crate) use self::auxiliary_source::AuxiliarySource;
 pub(crate) use self::collection::{GroupTasks, Plan, gather, new_rollouts};
-pub(crate) use self::conversations::{ConversationBatch, ConversationSource};
+pub(crate) use self::conversations::{ConversationBatch, ConversationSource, report_forms};
 pub(crate) use self::corpus::{Corpus, CorpusRows};
 pub(crate) use self::driven::{DrivenTasks, PendingGroups, Purpose, RolloutGroups};
 pub(crate) use self::harvest::HarvestedRollouts;

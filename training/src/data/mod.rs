@@ -2,3 +2,4 @@
 
 pub(crate) mod parquet_conversations;
 pub(crate) mod recorded_rollouts;
+pub(crate) mod unpacked_lines;

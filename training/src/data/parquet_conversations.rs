@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use fulgurite_lab::transfer::parquet::guard::{check_group, guarded};
-use fulgurite_trainer::{COMPARISON_KEYS, row_shape};
+use fulgurite_trainer::{COMPARISON_KEYS, CONVERSATION_KEYS};
 use fulgurite_types::mended_json;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
@@ -27,7 +27,7 @@ pub(crate) enum Columns {
 impl Columns {
     fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Conversations => &["messages", "tools"],
+            Self::Conversations => &CONVERSATION_KEYS,
             Self::Comparisons => &COMPARISON_KEYS,
         }
     }
@@ -35,14 +35,21 @@ impl Columns {
     /// Of which one must be there.
     fn needed(self) -> &'static [&'static str] {
         match self {
-            Self::Conversations => &["messages"],
+            Self::Conversations => &["messages", "conversations", "conversation", "completion", "instruction"],
             Self::Comparisons => &["chosen", "label"],
         }
     }
 
     /// Whether a column may be plain text, or truth, as it is.
     fn is_plain(self, name: &str) -> bool {
-        self == Self::Comparisons && name != "messages" && name != "tools"
+        !["messages", "conversations", "conversation", "tools", "history"].contains(&name)
+    }
+
+    /// Whether a column is read; other people's may have such a name too, and another type.
+    fn reads(self, field: &Type) -> bool {
+        let is_others =
+            self == Self::Conversations && self.is_plain(field.name()) && !is_text(field) && !is_list(field);
+        self.names().contains(&field.name()) && !is_others
     }
 }
 
@@ -56,18 +63,19 @@ pub(crate) fn is_parquet(path: &Path) -> bool {
     has_magic || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"))
 }
 
-/// Writes each row of `from` as a line of `to`, in order.
+/// Writes each row of `from` as a line of `to`, in order, and with it the column by which rows are to stay together.
 ///
 /// # Errors
 /// Names the file, and the row or the column that is no conversation's.
-pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
+pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns, group: Option<&str>) -> Result<()> {
     let file = || from.display().to_string();
     let reader = guarded(|| Ok::<_, Error>(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
-    let columns = guarded(|| columns(&reader, of)).with_context(file)?;
+    let columns = guarded(|| columns(&reader, of, group)).with_context(file)?;
     let bytes = File::open(from).with_context(file)?;
-    for (number, group) in reader.metadata().row_groups().iter().enumerate() {
-        guarded(|| check_group(&bytes, group, |name| of.names().contains(&name)).map_err(Error::from))
+    let is_read = |name: &str| of.names().contains(&name) || group == Some(name);
+    for (number, row_group) in reader.metadata().row_groups().iter().enumerate() {
+        guarded(|| check_group(&bytes, row_group, is_read).map_err(Error::from))
             .with_context(|| format!("{} row group {}", from.display(), number + 1))?;
     }
     let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
@@ -81,23 +89,26 @@ pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result
 }
 
 /// The schema of the columns that are read.
-fn columns(reader: &SerializedFileReader<File>, of: Columns) -> Result<Type> {
+fn columns(reader: &SerializedFileReader<File>, of: Columns, group: Option<&str>) -> Result<Type> {
     let schema = reader.metadata().file_metadata().schema();
     let fields = schema.get_fields();
     let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     let needed = of.needed();
     if !needed.iter().any(|needed| names.contains(needed)) {
-        let shape = row_shape(|name| names.contains(&name)).map(|shape| format!(": {shape}")).unwrap_or_default();
-        bail!("has no column `{}`; its columns are `{}`{shape}", needed.join("` or `"), names.join("`, `"));
+        bail!("has no column `{}`; its columns are `{}`", needed.join("` or `"), names.join("`, `"));
     }
-    let read: Vec<Arc<Type>> = fields.iter().filter(|field| of.names().contains(&field.name())).cloned().collect();
+    let is_group = |field: &Type| group == Some(field.name());
+    let read: Vec<Arc<Type>> = fields.iter().filter(|field| of.reads(field) || is_group(field)).cloned().collect();
     for field in &read {
-        let is_text = field.is_primitive() && field.get_physical_type() == parquet::basic::Type::BYTE_ARRAY;
-        if !is_text && !is_list(field) && !of.is_plain(field.name()) {
+        if !is_group(field) && !is_text(field) && !is_list(field) && !of.is_plain(field.name()) {
             bail!("has a column `{}` that is neither a list nor text of JSON", field.name());
         }
     }
     Ok(Type::group_type_builder(schema.name()).with_fields(read).build()?)
+}
+
+fn is_text(field: &Type) -> bool {
+    field.is_primitive() && field.get_physical_type() == parquet::basic::Type::BYTE_ARRAY
 }
 
 fn is_list(field: &Type) -> bool {
@@ -118,6 +129,9 @@ fn line_of(row: Row, of: Columns) -> Result<Value> {
             Field::Str(text) if of.is_plain(&name) => text_or_list(text),
             Field::Str(text) => parsed(&name, &text)?,
             Field::Bytes(bytes) if name == "tools" && bytes.data().iter().all(u8::is_ascii_whitespace) => continue,
+            Field::Bytes(bytes) if of.is_plain(&name) => {
+                text_or_list(bytes.as_utf8().with_context(|| format!("column `{name}`"))?.to_owned())
+            }
             Field::Bytes(bytes) => parsed(&name, bytes.as_utf8().with_context(|| format!("column `{name}`"))?)?,
             field => json_of(field).with_context(|| format!("column `{name}`"))?,
         };
@@ -215,7 +229,7 @@ mod tests {
 
     fn lines(path: &Path) -> Result<Vec<Value>> {
         let out = path.with_extension("jsonl");
-        write_as_json_lines(path, &out, Columns::Conversations)?;
+        write_as_json_lines(path, &out, Columns::Conversations, None)?;
         let text = std::fs::read_to_string(out).unwrap();
         Ok(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }
@@ -287,7 +301,10 @@ mod tests {
             refused(&path)
         );
         write(&path, "message t { OPTIONAL BYTE_ARRAY chat (STRING); }", &[text], None);
-        assert!(refused(&path).ends_with("has no column `messages`; its columns are `chat`"));
+        assert!(
+            refused(&path).contains("has no column `messages` or `conversations` or")
+                && refused(&path).ends_with("its columns are `chat`")
+        );
         write(&path, "message t { OPTIONAL DOUBLE messages; }", &[], Some((&[1.0], &[1], &[0])));
         assert!(refused(&path).ends_with("has a column `messages` that is neither a list nor text of JSON"));
         std::fs::write(&path, "no table").unwrap();

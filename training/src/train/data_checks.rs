@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, ModelEntry};
-use fulgurite_trainer::{DataSource, ObjectiveName, Validation};
+use fulgurite_trainer::{DataSource, ObjectiveName, ObjectiveOptions, Packing, Validation};
 
 /// As a config says it.
 pub(super) fn objective(loaded: &LoadedConfig) -> String {
@@ -29,9 +29,9 @@ pub(super) fn check(loaded: &LoadedConfig) -> Result<()> {
              store or of a run's"
         );
     }
-    for path in
-        [source.conversations.as_deref(), source.comparisons.as_deref(), validation_file(source)].into_iter().flatten()
-    {
+    let trained = [source.conversations.as_deref(), source.comparisons.as_deref()].into_iter().flatten();
+    let mixture = source.mixture.iter().map(|mixed| mixed.file.as_path());
+    for path in trained.chain(mixture).chain(validation_files(source).into_iter().map(|(_, path)| path)) {
         let path = loaded.resolve(path);
         std::fs::metadata(&path).with_context(|| {
             let path = path.display();
@@ -49,6 +49,10 @@ fn what(objective: ObjectiveName) -> &'static str {
 /// Refuses a host that only samples.
 pub(super) fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
     match model.backend {
+        Backend::Tinker if packs_documents(loaded) => bail!(
+            "[trainer] packing = true keeps the conversations of a pass apart, and how a Tinker service computes them is its \
+             own: leave it out, or say packing = \"concatenate\""
+        ),
         Backend::Embedded | Backend::Tinker => Ok(()),
         _ => bail!(
             "{} trains an embedded model, or one at a tinker service; `{}` is at {}, which samples and \
@@ -57,6 +61,13 @@ pub(super) fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<(
             model.name,
             model.backend.name()
         ),
+    }
+}
+
+fn packs_documents(loaded: &LoadedConfig) -> bool {
+    match &loaded.config.trainer.objective {
+        ObjectiveOptions::Sft(options) => options.packing == Packing::Documents,
+        _ => false,
     }
 }
 
@@ -73,9 +84,13 @@ pub(super) fn check_auxiliary_files(loaded: &LoadedConfig) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn validation_file(source: &DataSource) -> Option<&Path> {
-    match source.validation.as_ref()? {
-        Validation::File(path) => Some(path),
-        Validation::Share(_) => None,
+/// Files of rows that are scored, with their names, if they have such.
+pub(super) fn validation_files(source: &DataSource) -> Vec<(Option<&str>, &Path)> {
+    match &source.validation {
+        Some(Validation::File(path)) => vec![(None, path.as_path())],
+        Some(Validation::Named(files)) => {
+            files.iter().map(|(name, path)| (Some(name.as_str()), path.as_path())).collect()
+        }
+        Some(Validation::Share(_)) | None => Vec::new(),
     }
 }

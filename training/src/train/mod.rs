@@ -3,6 +3,7 @@
 mod at_server;
 mod commands;
 mod data_checks;
+mod data_report;
 mod hosts;
 mod last_word;
 mod own_server;
@@ -20,6 +21,7 @@ use fulgurite_config::trackers::TrackersConfig;
 use fulgurite_server::MetricsPage;
 use fulgurite_trainer::{FinalWeights, Reporter, StopRule};
 
+pub use self::data_report::data_report;
 use self::prepared::Prepared;
 pub use self::soft_targets::write_soft_targets;
 use crate::notices::Notices;

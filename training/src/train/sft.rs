@@ -13,18 +13,19 @@ use fulgurite_lab::trackers::tracked;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
-    AuxiliaryFile, ConversationsFile, DataSource, Preferences, Record, Reporter, RowUnit, RunSummary, Sft, SftData,
-    TrainError, TrainingPlan,
+    AuxiliaryFile, ConversationsFile, DataSource, HeldOutFile, MixedFile, MixtureFile, Preferences, Record, Reporter,
+    RowUnit, RunSummary, Sft, SftData, TrainError, TrainingPlan,
 };
 
-use super::data_checks::{objective, validation_file};
+use super::data_checks::{objective, validation_files};
 use super::hosts::{close, open_trained};
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::teachers::OpenTeachers;
-use crate::data::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
+use crate::data::parquet_conversations::{Columns, write_as_json_lines};
 use crate::data::recorded_rollouts;
+use crate::data::unpacked_lines::{DataFormat, data_format, write_unpacked};
 use crate::models::open::context_length;
 use crate::notices::warn;
 use crate::start::held_run::RunLoss;
@@ -71,8 +72,7 @@ async fn train_held(
     let record: Arc<dyn Record> = Arc::new(store.clone());
     commands.follow(&record, &run_id).await?;
     let source = loaded.config.trainer.source().cloned().context("[trainer] source is missing")?;
-    let validation = validation_file(&source);
-    let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
+    let validation = held_out(&loaded, &source, &run_directory)?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
     let context_length = context_length(&model_directory)?;
     let identity = run_identity(&loaded, run_id, &run_directory, archive)?;
@@ -140,16 +140,29 @@ async fn data(
     store: &Store,
     run_directory: &Path,
 ) -> Result<SftData> {
-    for (path, lines) in [(&source.conversations, "conversations.jsonl"), (&source.comparisons, "comparisons.jsonl")] {
-        if let Some(path) = path {
-            return Ok(SftData::File(file(loaded, path, run_directory, lines)?));
-        }
+    if let Some(data) = data_of_files(loaded, source, run_directory)? {
+        return Ok(data);
     }
     let rollouts = source.rollouts.as_ref().context("[trainer] source says not where")?;
     let rollout_ids = recorded_rollouts::selected(store, rollouts, run_directory).await?;
     let named = rollouts.models();
     let models = if named.is_empty() { vec![model.to_owned()] } else { named.into_iter().map(str::to_owned).collect() };
     Ok(SftData::Rollouts { rollout_ids, models })
+}
+
+/// What is trained, where it is in files.
+pub(super) fn data_of_files(loaded: &LoadedConfig, source: &DataSource, directory: &Path) -> Result<Option<SftData>> {
+    for (path, lines) in [(&source.conversations, "conversations.jsonl"), (&source.comparisons, "comparisons.jsonl")] {
+        if let Some(path) = path {
+            return Ok(Some(SftData::File(file(loaded, path, directory, lines)?)));
+        }
+    }
+    let read = |(index, mixed): (usize, &MixedFile)| {
+        let file = file(loaded, &mixed.file, directory, &format!("mixture-{index}.jsonl"))?;
+        Ok(MixtureFile { file, form: mixed.form, portion: mixed.portion() })
+    };
+    let files = source.mixture.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+    Ok(Some(files).filter(|files| !files.is_empty()).map(SftData::Mixture))
 }
 
 /// Conversations that a run on rollouts has besides them.
@@ -185,14 +198,32 @@ impl AuxiliaryFiles {
     }
 }
 
-/// A file of conversations; one in Parquet is written out as lines below the run's directory first.
+/// What is scored, where that is in files of its own.
+pub(super) fn held_out(loaded: &LoadedConfig, source: &DataSource, directory: &Path) -> Result<Vec<HeldOutFile>> {
+    let read = |(name, path): (Option<&str>, &Path)| {
+        let lines = name.map_or_else(|| "validation.jsonl".to_owned(), |name| format!("validation-{name}.jsonl"));
+        Ok(HeldOutFile { name: name.map(str::to_owned), file: file(loaded, path, directory, &lines)? })
+    };
+    validation_files(source).into_iter().map(read).collect()
+}
+
+/// A file of conversations or comparisons. One in Parquet, in a list of JSON or compressed is written out as lines below the
+/// run's directory first.
 pub(super) fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lines: &str) -> Result<ConversationsFile> {
     let name = loaded.resolve(path);
-    if !is_parquet(&name) {
-        return Ok(ConversationsFile { path: name.clone(), name, unit: RowUnit::Line });
-    }
     let path = run_directory.join(lines);
-    let compares = loaded.config.trainer.objective.name().reads_comparisons();
-    write_as_json_lines(&name, &path, if compares { Columns::Comparisons } else { Columns::Conversations })?;
-    Ok(ConversationsFile { path, name, unit: RowUnit::Row })
+    Ok(match data_format(&name) {
+        DataFormat::Lines => ConversationsFile { path: name.clone(), name, unit: RowUnit::Line },
+        DataFormat::Packed(compression) => {
+            let unit = write_unpacked(&name, compression, &path)?;
+            ConversationsFile { path, name, unit }
+        }
+        DataFormat::Parquet => {
+            let compares = loaded.config.trainer.objective.name().reads_comparisons();
+            let columns = if compares { Columns::Comparisons } else { Columns::Conversations };
+            let group = loaded.config.trainer.source().and_then(|source| source.validation_group.as_deref());
+            write_as_json_lines(&name, &path, columns, group)?;
+            ConversationsFile { path, name, unit: RowUnit::Row }
+        }
+    })
 }

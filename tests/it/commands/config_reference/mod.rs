@@ -58,7 +58,7 @@ pairwise = { judge = "shorter" }
 conversations = { file = "f" }
 kl = { coefficient = 0.1 }
 "#,
-    "objective = \"sft\"\nsource = {}\n",
+    "objective = \"sft\"\nsource = { mixture = [{ file = \"f\" }] }\n",
     "objective = \"on_policy_distillation\"\ndistillation = {}\n",
 ];
 

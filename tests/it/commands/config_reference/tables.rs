@@ -8,11 +8,13 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_value, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 6] = [
+const FORMS: [(&str, &str); 8] = [
     ("Device", "`cpu`, `cuda` or `cuda:N`"),
     ("TaskSource", "list or table (the forms of tasks are below)"),
     ("RolloutExpression", "string (docs/how-to/sft.md)"),
-    ("Validation", "path, or share between 0 and 1"),
+    ("Packing", "true, false or `concatenate`"),
+    ("Truncation", "`refuse` (or false), `right` (or true), `left`"),
+    ("Validation", "path, share between 0 and 1, or table of paths by name"),
     ("UpdateCount", "whole number, or share below 1"),
     ("SamplingSchedule", "`\"sync\"` or `{ async = { max_staleness = K } }`"),
 ];

@@ -1,4 +1,6 @@
 //! Supervised learning, and where its data come from.
 
+mod data_command;
+mod published;
 mod sft;
 mod sft_sources;

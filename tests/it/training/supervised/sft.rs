@@ -190,13 +190,33 @@ fn every_key_of_its_metrics_is_documented() {
 fn packing_makes_fewer_sequences_of_the_same_tokens() {
     let project = project();
     let (apart, _) = project.train("apart", &["--max-steps", "2"]);
-    project.change("epochs = 2", "packing = true\nmax_tokens = 120");
+    project.change("epochs = 2", "packing = \"concatenate\"\nmax_tokens = 120");
     let (packed, _) = project.train("packed", &["--max-steps", "2"]);
     assert_eq!(numbers(&packed, "num_loss_tokens"), numbers(&apart, "num_loss_tokens"));
     assert_eq!(numbers(&packed, "num_conversations"), numbers(&apart, "num_conversations"));
     let (fewer, more) = (numbers(&packed, "num_sequences")[0], numbers(&apart, "num_sequences")[0]);
     assert!(fewer < more && numbers(&packed, "num_tokens")[0] <= 119.0 * fewer, "{fewer} of {more}");
     assert_eq!(numbers(&packed, "test/nll")[0], numbers(&apart, "test/nll")[0], "what is scored is scored alone");
+}
+
+#[test]
+fn packed_documents_do_not_see_each_other_and_cost_what_they_cost_alone() {
+    let project = project();
+    let (apart, alone) = project.train("apart", &["--max-steps", "3"]);
+    project.change("epochs = 2", "epochs = 2\npacking = true");
+    let (packed, together) = project.train("packed", &["--max-steps", "3"]);
+    assert_eq!(numbers(&packed, "train_mean_nll"), numbers(&apart, "train_mean_nll"));
+    assert!(weights(&together) == weights(&alone));
+    // In one sequence they see each other, which costs something else.
+    project.change("packing = true", "packing = \"concatenate\"");
+    let (joined, _) = project.train("joined", &["--max-steps", "3"]);
+    assert_ne!(numbers(&joined, "train_mean_nll"), numbers(&apart, "train_mean_nll"));
+    project.change("packing = \"concatenate\"", "packing = \"documents\"");
+    let (_server, service) = project.tinker_service();
+    project.change("backend = \"embedded\"", &service);
+    project.change("path = \"model\"", "path = \"model\"\nlora_rank = 4");
+    let message = project.refused("service");
+    assert!(message.contains("[trainer] packing = true keeps the conversations of a pass apart"), "{message}");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
-use crate::options::keys::data_source::{DataSource, LossReduction, TrainOn, UnusableRows};
+use crate::options::keys::data_source::{
+    DataSource, LossReduction, Packing, ReasoningUse, TrainOn, Truncation, UnusableRows,
+};
 use crate::options::keys::distillation::DistillationOptions;
 use crate::options::keys::evaluation::{EvaluationOptions, FinalWeights, StopRule};
 use crate::options::keys::failures::FailureOptions;
@@ -33,6 +35,9 @@ pub(crate) struct TrainerTable {
     pub(crate) source: Option<DataSource>,
     /// Of `sft` and `off_policy_distillation`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
     pub(crate) train_on: TrainOn,
+    /// Of conversations and comparisons: what becomes of the assistant's reasoning, in `<think>...</think>` at the beginning of a
+    /// message or in a field `reasoning_content`. `keep` trains it, `drop` leaves it out, `only` trains it and not the answer.
+    pub(crate) reasoning: ReasoningUse,
     /// Of `sft` and `off_policy_distillation`: what the loss is a mean of: of conversations, each the mean over its trained tokens, or of all trained
     /// tokens of a batch.
     pub(crate) reduction: LossReduction,
@@ -42,14 +47,14 @@ pub(crate) struct TrainerTable {
     pub(crate) batch_size: usize,
     /// Of conversations and comparisons: tokens that a sequence may have; the model's context unless told otherwise.
     pub(crate) max_tokens: Option<usize>,
-    /// Of `sft`: whether conversations of a batch are put behind each other, as many as `max_tokens` hold, so that the model
-    /// reads fewer sequences; a conversation then sees those before it.
-    pub(crate) packing: bool,
+    /// Of `sft`: whether conversations of a batch are computed one behind the other in a pass, without padding. With `true` none
+    /// sees another. `concatenate` puts as many into a sequence as `max_tokens` hold, and each sees those before it.
+    pub(crate) packing: Packing,
     /// Of conversations and comparisons: what becomes of a row that is longer than `max_tokens`, that the renderer cannot write, or of
     /// which nothing would be trained: it ends the run before it begins, or is left out and counted by cause.
     pub(crate) unusable_rows: UnusableRows,
-    /// Of conversations and comparisons: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
-    pub(crate) truncate: bool,
+    /// Of conversations and comparisons: what becomes of sequences that are longer than `max_tokens` in place of that: `right` (or `true`) cuts off their end, `left` their beginning.
+    pub(crate) truncate: Truncation,
     /// How answers are compared.
     pub(crate) preference: PreferenceOptions,
     /// Each rollout of a group earns its share of wins over the others, in place of what it was rewarded with.
@@ -178,13 +183,14 @@ impl Default for TrainerTable {
             objective: ObjectiveName::default(),
             source: None,
             train_on: TrainOn::default(),
+            reasoning: ReasoningUse::default(),
             reduction: LossReduction::default(),
             epochs: 1,
             batch_size: 64,
             max_tokens: None,
-            packing: false,
+            packing: Packing::default(),
             unusable_rows: UnusableRows::default(),
-            truncate: false,
+            truncate: Truncation::default(),
             preference: PreferenceOptions::default(),
             pairwise: None,
             groups_per_batch: 16,

@@ -3,7 +3,7 @@
 use super::variant::Variant;
 use crate::TrainError;
 use crate::options::flat::part::part;
-use crate::options::keys::data_source::{LossReduction, TrainOn};
+use crate::options::keys::data_source::{LossReduction, Packing, TrainOn};
 use crate::options::keys::objective_name::ObjectiveName;
 use crate::options::keys::refusal::wrong;
 use crate::options::shared::common::Usual;
@@ -14,7 +14,7 @@ part! {
     SftOptions with data: DataOptions, has {
         train_on: TrainOn,
         reduction: LossReduction,
-        packing: bool,
+        packing: Packing,
     }
 }
 
@@ -29,7 +29,7 @@ impl Variant for SftOptions {
 
     fn check(&self) -> Result<(), TrainError> {
         self.data.check_train_on(self.train_on)?;
-        if self.packing && self.data.is_of_rollouts() {
+        if self.packing != Packing::Off && self.data.is_of_rollouts() {
             let message = "is of conversations: what was sampled is trained behind what the sampler saw";
             return wrong("[trainer] packing", message);
         }

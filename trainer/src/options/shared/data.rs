@@ -1,9 +1,15 @@
 //! What objectives have that learn from data that are there.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use super::common::Usual;
 use crate::TrainError;
 use crate::options::flat::part::part;
-use crate::options::keys::data_source::{ConversationForm, DataSource, TrainOn, UnusableRows, Validation, check_form};
+use crate::options::keys::data_source::{
+    ConversationForm, DataSource, MixedFile, MixtureUnit, ReasoningUse, TrainOn, Truncation, UnusableRows, Validation,
+    check_form,
+};
 use crate::options::keys::objective_name::ObjectiveName;
 use crate::options::keys::refusal::{least, refuse, wrong};
 use crate::options::keys::schedule::LearningRateSchedule;
@@ -28,7 +34,8 @@ part! {
         batch_size: usize,
         max_tokens: Option<usize>,
         unusable_rows: UnusableRows,
-        truncate: bool,
+        truncate: Truncation,
+        reasoning: ReasoningUse,
     } in evaluation {
         every: u64,
     }
@@ -49,13 +56,18 @@ impl DataOptions {
     pub(crate) fn validation_share(&self) -> Option<f64> {
         match self.source.as_ref()?.validation.as_ref()? {
             Validation::Share(share) => Some(*share),
-            Validation::File(_) => None,
+            Validation::File(_) | Validation::Named(_) => None,
         }
     }
 
     /// How conversations are written.
     pub(crate) fn form(&self) -> ConversationForm {
         self.source.as_ref().map(|source| source.form).unwrap_or_default()
+    }
+
+    /// What the weights of a mixture are shares of.
+    pub(crate) fn mixture_unit(&self) -> MixtureUnit {
+        self.source.as_ref().map(|source| source.mixture_unit).unwrap_or_default()
     }
 
     pub(crate) fn is_of_rollouts(&self) -> bool {
@@ -67,6 +79,7 @@ impl DataOptions {
         least("[trainer] batch_size", self.batch_size as u64, 1, "an update needs a conversation")?;
         least("[trainer] epochs", self.epochs, 1, "otherwise nothing is trained")?;
         least("[trainer] max_tokens", self.max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")?;
+        self.check_reasoning(objective)?;
         match &self.source {
             Some(source) => source.check(objective),
             None => {
@@ -75,6 +88,25 @@ impl DataOptions {
                 wrong("[trainer] source", message)
             }
         }
+    }
+
+    fn check_reasoning(&self, objective: ObjectiveName) -> Result<(), TrainError> {
+        if self.reasoning == ReasoningUse::Keep {
+            return Ok(());
+        }
+        if self.is_of_rollouts() {
+            return wrong("[trainer] reasoning", "is of files: of rollouts what was sampled is trained");
+        }
+        if self.form() == ConversationForm::SoftTargets {
+            return wrong("[trainer] reasoning", "is of messages: soft targets say themselves what each place counts");
+        }
+        if self.reasoning == ReasoningUse::Only && objective == ObjectiveName::RewardModel {
+            return wrong(
+                "[trainer] reasoning",
+                "is \"only\", and of objective = \"reward_model\" a letter is trained",
+            );
+        }
+        Ok(())
     }
 
     /// Refuses to train other messages than those that there are to choose among.
@@ -104,25 +136,110 @@ impl DataSource {
             return wrong(&format!("[trainer] source.{others}"), message);
         }
         let is_of_conversations = self.conversations.is_some() && objective != ObjectiveName::RewardModel;
-        if self.form != ConversationForm::Messages && !is_of_conversations {
-            return wrong("[trainer] source.form", "is of source.conversations: leave it out");
+        let is_of_comparisons = self.comparisons.is_some() && self.form.is_of_comparisons();
+        if self.form != ConversationForm::Auto && !is_of_comparisons && !is_of_conversations {
+            let message = match self.rollouts {
+                Some(_) => "is of source.conversations: leave it out".to_owned(),
+                None => {
+                    let form = self.form.as_str();
+                    format!("is \"{form}\", but comparisons are \"pairs\", \"judged\" or \"labels\": leave it out")
+                }
+            };
+            return wrong("[trainer] source.form", message);
+        }
+        if is_of_conversations && self.form.is_of_comparisons() {
+            let message = format!("is \"{}\", which is of source.comparisons: leave it out", self.form.as_str());
+            return wrong("[trainer] source.form", message);
         }
         if self.form == ConversationForm::SoftTargets && objective != ObjectiveName::OffPolicyDistillation {
             let message = "is \"soft_targets\", from which objective = \"off_policy_distillation\" learns";
             return wrong("[trainer] source.form", message);
         }
-        if file.is_some() == self.rollouts.is_some() {
+        self.check_mixture(objective)?;
+        if file.is_some() && !self.mixture.is_empty() {
+            let message = format!("is in place of source.{key}: leave one of them out");
+            return wrong("[trainer] source.mixture", message);
+        }
+        if (file.is_some() || !self.mixture.is_empty()) == self.rollouts.is_some() {
             let message = format!("is one of {{ {key} = \"FILE\" }} and {{ rollouts = \"reward >= 1\" }}");
             return wrong("[trainer] source", message);
         }
-        if self.rollouts.is_some() && matches!(self.validation, Some(Validation::File(_))) {
+        if self.rollouts.is_some() && matches!(self.validation, Some(Validation::File(_) | Validation::Named(_))) {
             return wrong("[trainer] source.validation", "is a share of the rollouts: validation = 0.1");
         }
+        least("[trainer] source.max_rows", self.max_rows.unwrap_or(1), 1, "leave it out for all rows")?;
+        if self.rollouts.is_some() && self.max_rows.is_some() {
+            return wrong("[trainer] source.max_rows", "is of files: leave it out");
+        }
+        let is_divided = self.rollouts.is_none() && matches!(self.validation, Some(Validation::Share(_)));
+        if self.validation_group.is_some() && !is_divided {
+            let message = "is of files of which source.validation is a share, such as 0.1: leave it out";
+            return wrong("[trainer] source.validation_group", message);
+        }
         match self.validation {
+            Some(Validation::Named(ref files)) => check_names(files),
             Some(Validation::Share(share)) if !(share > 0.0 && share < 1.0) => {
                 refuse("[trainer] source.validation", share, "must be a share above 0 and below 1, or a file")
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl DataSource {
+    fn check_mixture(&self, objective: ObjectiveName) -> Result<(), TrainError> {
+        if self.mixture.is_empty() {
+            return match self.mixture_unit {
+                MixtureUnit::Rows => Ok(()),
+                MixtureUnit::Tokens => wrong("[trainer] source.mixture_unit", "is of source.mixture: leave it out"),
+            };
+        }
+        let key = |index: usize, name: &str| format!("[trainer] source.mixture[{index}].{name}");
+        if self.form != ConversationForm::Auto {
+            return wrong("[trainer] source.form", "is of one file: each of source.mixture has a form of its own");
+        }
+        let is_weighed = self.mixture.iter().any(|file| file.weight.is_some());
+        for (index, MixedFile { form, weight, epochs, .. }) in self.mixture.iter().enumerate() {
+            if is_weighed && (weight.is_none() || epochs.is_some()) {
+                return wrong(&key(index, "weight"), "is of every file or of none, and epochs stand in its place");
+            }
+            for (name, number) in [("weight", weight), ("epochs", epochs)] {
+                if let Some(number) = number.filter(|number| !(number.is_finite() && *number > 0.0)) {
+                    return refuse(
+                        &key(index, name),
+                        number,
+                        "must be a finite number above 0: leave the file out for none",
+                    );
+                }
+            }
+            let is_known = *form == ConversationForm::Auto
+                || form.is_of_comparisons() == objective.reads_comparisons() && *form != ConversationForm::SoftTargets;
+            if !is_known {
+                let message =
+                    format!("is \"{}\", which objective = \"{}\" does not read", form.as_str(), objective.as_str());
+                return wrong(&key(index, "form"), message);
+            }
+        }
+        if !is_weighed && self.mixture_unit == MixtureUnit::Tokens {
+            return wrong("[trainer] source.mixture_unit", "is what weights are shares of, and no file has a weight");
+        }
+        Ok(())
+    }
+}
+
+/// Names of held-out sets, which are parts of their metrics' names.
+fn check_names(files: &BTreeMap<String, PathBuf>) -> Result<(), TrainError> {
+    let is_name = |name: &String| {
+        let is_of_name = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+        !name.is_empty() && name.chars().all(is_of_name)
+    };
+    if files.is_empty() {
+        return wrong("[trainer] source.validation", "names no file: leave it out, or say { NAME = \"FILE\" }");
+    }
+    match files.keys().find(|name| !is_name(name)) {
+        Some(name) => {
+            refuse("[trainer] source.validation", name, "has a name of other characters than letters, digits, _ and -")
+        }
+        None => Ok(()),
     }
 }

@@ -30,7 +30,7 @@ impl Published {
         Self { directory, of_model: Cell::default() }
     }
 
-    fn says_tools(&self) {
+    fn with_tools(&self) {
         self.of_model.set("tools = \"preamble\"\n");
     }
 
@@ -177,7 +177,7 @@ fn tools_are_a_list_or_text_and_sharegpts_calls_are_calls() {
             { "from": "observation", "value": "a tree" }, { "from": "gpt", "value": "A tree." } ] })
     });
     // The test's model has no words for tools of its own.
-    published.says_tools();
+    published.with_tools();
     let expected = published.trained("sft", "list.jsonl", "");
     assert!(published.trained("sft", "text.jsonl", "") == expected);
     assert!(published.trained("sft", "sharegpt.jsonl", "") == expected);

@@ -1,3 +1,4 @@
+mod coming_from;
 mod command_line;
 mod config_reference;
 mod configuration;

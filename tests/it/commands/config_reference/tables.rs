@@ -16,7 +16,7 @@ const FORMS: [(&str, &str); 8] = [
     ("Truncation", "`refuse` (or false), `right` (or true), `left`"),
     ("Validation", "path, share between 0 and 1, or table of paths by name"),
     ("UpdateCount", "whole number, or share below 1"),
-    ("SamplingSchedule", "`\"sync\"` or `{ async = { max_staleness = K } }`"),
+    ("SamplingSchedule", "`\"sync\"`, `{ async = { max_staleness = K } }` or `{ minibatches = N }`"),
 ];
 
 /// Defaults that a program finds out where it runs, or that are too long for a table.

@@ -83,7 +83,12 @@ fn a_model_learns_which_answer_is_better_and_judges_the_answers_of_a_group() {
     // A tie is a question too, in both orders, whose answer is neither letter.
     let tie =
         |n: usize| json!({ "prompt": format!("{n}"), "completion_A": "aa", "completion_B": "ab", "label": "Tie" });
-    let mixed: String = (0..24).map(|n| format!("{}\n{}\n", row(n), tie(n))).collect();
+    // All rows of a file have one shape.
+    let judged = |n: usize| {
+        let (first, second, label) = if n % 2 == 0 { ("aa", "zz", "A") } else { ("zz", "aa", "B") };
+        json!({ "prompt": format!("{}", n % 9), "completion_A": first, "completion_B": second, "label": label })
+    };
+    let mixed: String = (0..24).map(|n| format!("{}\n{}\n", judged(n), tie(n))).collect();
     std::fs::write(project.path("pairs.jsonl"), mixed).unwrap();
     let mut command = fulgurite(["train", "--json"]);
     command.arg(project.path("rm.toml")).arg("--run-directory").arg(project.path("ties"));
@@ -97,10 +102,10 @@ fn a_model_learns_which_answer_is_better_and_judges_the_answers_of_a_group() {
     let model = format!("[[models]]\nname = \"judge\"\nbackend = \"embedded\"\npath = \"{judge}\"\n\n[base]");
     project.change_config("[base]", &model);
     project.change_config("group_size = 4", "group_size = 4\npairwise = { judge = \"judge\" }");
-    let judged = project.train("judged", &[]).pop().unwrap();
-    project.account("judged", &judged);
+    let by_model = project.train("judged", &[]).pop().unwrap();
+    project.account("judged", &by_model);
     project.change_config("judge = \"judge\"", "judge = \"shorter\"");
     project.change_config(&model, "[base]");
     let shorter = project.train("shorter", &[]).pop().unwrap();
-    assert!(weights(&judged) != weights(&shorter), "another judge is another run");
+    assert!(weights(&by_model) != weights(&shorter), "another judge is another run");
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::common::run;
+
 /// Pages with tables whose last column is headed `here`.
 const PAGES: [&str; 5] = [
     "docs/how-to/from-axolotl.md",
@@ -189,5 +191,35 @@ fn a_key_or_a_value_that_the_config_does_not_have_is_found() {
         let mut found = Cell::new(&keys);
         quoted(cell).into_iter().for_each(|span| found.read(span));
         assert_eq!(found.unknown, wrong, "{cell}");
+    }
+}
+
+/// The configs of `examples/coming_from`, by their text without the comment that they begin with.
+fn configs() -> BTreeMap<String, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/coming_from");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let configs = files.filter(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    let body = |text: String| {
+        let kept: Vec<&str> = text.lines().skip_while(|line| line.is_empty() || line.starts_with('#')).collect();
+        kept.join("\n") + "\n"
+    };
+    configs.map(|file| (body(std::fs::read_to_string(&file).unwrap()), file.to_str().unwrap().to_owned())).collect()
+}
+
+#[test]
+fn every_config_of_the_pages_about_other_trainers_is_one_that_was_run_and_is_taken() {
+    let configs = configs();
+    let mut shown = 0;
+    for page in PAGES {
+        for block in text(page).split("```toml\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            assert!(configs.contains_key(block), "{page}: no file of examples/coming_from is\n{block}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 2, "{shown}");
+    for file in configs.values() {
+        let ran = run(["config", "show", "--json", "--config", file]);
+        assert_eq!(ran.code, Some(0), "{file}: {}", ran.stderr);
     }
 }

@@ -159,7 +159,8 @@ fn every_test_that_a_promise_names_is_there() {
 
 #[test]
 fn what_scripts_make_of_the_documentation_is_committed_as_they_make_it() {
-    for script in ["docs/site.py", "docs/openapi.py", "docs/pictures/hello.py"] {
+    let made = ["docs/site.py", "docs/openapi.py", "docs/pictures/hello.py", "examples/coming_from/compare.py"];
+    for script in made {
         let checked = Command::new("python3").arg(root().join(script)).arg("--check").output().unwrap();
         assert!(checked.status.success(), "{script}: {}", String::from_utf8_lossy(&checked.stderr));
     }

@@ -86,7 +86,7 @@ class Source:
         own = {folder.name for folder in self.folders}
         return all(part in self.names or part in own for part in name.split("."))
 
-    def says(self, value: str) -> bool:
+    def states(self, value: str) -> bool:
         """Whether a value is a whole word of the source."""
         return any(re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", text) for text in self.texts)
 
@@ -182,7 +182,7 @@ def main() -> None:
             names |= of_cell[0] - more
             values |= of_cell[1] | more
         unknown = sorted(name for name in names if not package.has(name))
-        unsaid = sorted(value for value in values if not package.says(value))
+        unsaid = sorted(value for value in values if not package.states(value))
         print(f"{page}: {len(names) - len(unknown)} of {len(names)} names, {len(values) - len(unsaid)} of {len(values)} values are theirs")
         missing += [f"{page}: {name}" for name in unknown + unsaid]
     print(*missing, sep="\n")

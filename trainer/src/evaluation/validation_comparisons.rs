@@ -49,11 +49,28 @@ impl DataScores for ComparisonScores {
 
     fn merge(&mut self, other: Self) {
         self.sums.merge(&other.sums);
+        self.loss_sum += other.loss_sum;
+        self.count += other.count;
     }
 
     fn into_metrics(self) -> (Map<String, Value>, Vec<f64>) {
         let loss = (VALIDATION_LOSS, self.loss_sum / self.count.max(1) as f64);
         let named = self.sums.held_out().chain([loss]);
         (named.map(|(key, value)| (key.to_owned(), Value::from(value))).collect(), Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loss_of_all_sets_is_the_mean_over_their_comparisons() {
+        let loss = PreferenceLoss::Ipo { beta: 0.1 };
+        let scores = |loss_sum, count| ComparisonScores { loss_sum, count, ..ComparisonScores::new(loss, 1.0, None) };
+        let mut all = scores(0.0, 0);
+        all.merge(scores(3.0, 2));
+        all.merge(scores(2.0, 8));
+        assert_eq!(all.into_metrics().0[VALIDATION_LOSS], 0.5);
     }
 }

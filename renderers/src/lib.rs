@@ -55,7 +55,7 @@ pub use open_renderer::{RendererChoice, ToolWriting, open_renderer, renderer_of}
 pub use parsing::{
     CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination, parse_as_cookbook,
 };
-pub use reasoning_marks::{reasoning_ends, split_reasoning};
+pub use reasoning_marks::{begins_reasoning, reasoning_ends, split_reasoning};
 pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity};
 pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;

@@ -16,6 +16,11 @@ pub fn split_reasoning(text: &str) -> Option<(&str, &str)> {
     })
 }
 
+/// Whether a text begins with a mark that opens reasoning.
+pub fn begins_reasoning(text: &str) -> bool {
+    PAIRS.iter().any(|[open, _]| text.trim_start().starts_with(open))
+}
+
 /// Tokens that close reasoning, as far as a tokenizer has such.
 pub fn reasoning_ends(tokenizer: &Tokenizer) -> Vec<u32> {
     ReasoningMarks::of(tokenizer).close.into_iter().map(|(_, token)| token).collect()

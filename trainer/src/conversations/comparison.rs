@@ -11,11 +11,11 @@ use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
 use super::row_form::{RowForm, comparison_forms};
 use super::sequences::{ComparedExample, CutOff, Unusable};
-use super::written_messages::{check_answer, messages_of, two_answers};
+use super::written_messages::{check_answer, messages_of, no_history, two_answers, with_system};
 use crate::ConversationForm;
 
 /// The keys that a row of comparisons may have.
-pub const COMPARISON_KEYS: [&str; 11] = [
+pub const COMPARISON_KEYS: [&str; 12] = [
     "prompt",
     "messages",
     "conversations",
@@ -26,6 +26,7 @@ pub const COMPARISON_KEYS: [&str; 11] = [
     "completion_B",
     "comparison",
     "label",
+    "system",
     "tools",
 ];
 
@@ -58,6 +59,8 @@ struct ComparisonRow {
     comparison: Option<Compared>,
     #[serde(default)]
     label: Option<Value>,
+    #[serde(default)]
+    system: Option<Value>,
     #[serde(default)]
     tools: Option<Value>,
     #[serde(flatten)]
@@ -215,6 +218,14 @@ impl Comparison {
     pub(super) fn read(json: &[u8], form: &RowForm, takes_single_answers: bool) -> Result<Self, String> {
         let mut row: ComparisonRow = read_row(json)?;
         check_columns(&row.other, &COMPARISON_KEYS)?;
+        no_history(&row.other)?;
+        let system = row.system.take();
+        let mut comparison = Self::of(row, form, takes_single_answers)?;
+        with_system(system, &mut comparison.prompt)?;
+        Ok(comparison)
+    }
+
+    fn of(mut row: ComparisonRow, form: &RowForm, takes_single_answers: bool) -> Result<Self, String> {
         match form.given() {
             ConversationForm::Auto => {
                 let forms = row.forms();
@@ -424,5 +435,21 @@ mod tests {
             let message = Comparison::read(row.as_bytes(), &RowForm::default(), true).unwrap_err();
             assert!(message.contains(expected), "{row}: {message}");
         }
+    }
+
+    #[test]
+    fn the_system_message_of_a_row_is_in_its_prompt_and_a_history_is_refused() {
+        for row in [
+            r#"{"system": "s", "prompt": "q", "chosen": "a", "rejected": "b"}"#,
+            r#"{"system": "s", "conversations": [{"from": "human", "value": "q"}], "chosen": {"from": "gpt", "value": "a"},
+                "rejected": {"from": "gpt", "value": "b"}}"#,
+            r#"{"system": "t", "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+                "chosen": "a", "rejected": "b"}"#,
+        ] {
+            let Comparison { prompt, .. } = read(row).unwrap();
+            assert_eq!(texts(&prompt), ["s", "q"], "{row}");
+        }
+        let row = r#"{"history": [["x", "y"]], "prompt": "q", "chosen": "a", "rejected": "b"}"#;
+        assert!(read(row).unwrap_err().contains("has a `history`"));
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::written_messages::{no_history, with_system};
 use crate::ConversationForm;
 
 /// Who may speak.
@@ -39,6 +40,8 @@ pub(crate) struct Marks {
 struct ConversationRow {
     messages: Vec<Message>,
     #[serde(default)]
+    system: Option<Value>,
+    #[serde(default)]
     tools: Option<Value>,
     #[serde(flatten)]
     other: Map<String, Value>,
@@ -52,9 +55,11 @@ impl Conversation {
         };
         let of_others = |columns: &Map<String, Value>| shape(columns).or_else(|| form_of_log(columns));
         let as_log = |words: String| read_row(json).ok().as_ref().and_then(of_others).unwrap_or(words);
-        let row: ConversationRow = read_row(json).map_err(as_log)?;
+        let mut row: ConversationRow = read_row(json).map_err(as_log)?;
         form_of_log(&row.other).map_or(Ok(()), Err)?;
-        check_columns(&row.other, &["messages", "tools"])?;
+        check_columns(&row.other, &["messages", "system", "tools"])?;
+        no_history(&row.other)?;
+        with_system(row.system, &mut row.messages)?;
         Self::of(row.messages, read_tools(row.tools)?)
     }
 

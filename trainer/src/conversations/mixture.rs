@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::order::{Order, Split};
+use super::order::{Order, Sides, Split};
 use super::sequences::{CutOff, FirstSkipped, FoundForm, MarksAsText, Sequences, SkippedRows};
 use super::split_data::{HeldOutRows, SplitData, split_of};
 use crate::TrainError;
@@ -25,7 +25,8 @@ impl<Row: Send + 'static> SplitData<Row> {
         mut scored: Vec<HeldOutRows<Row>>,
         share: Option<f64>,
     ) -> Result<Self, TrainError> {
-        let splits = parts.iter().map(|part| split_of(seed, part.rows.as_ref(), share));
+        let mut sides = Sides::new();
+        let splits = parts.iter().map(|part| split_of(seed, part.rows.as_ref(), share, &mut sides));
         let splits: Vec<Split> = splits.collect::<Result<_, _>>()?;
         let reads = rows_per_epoch(&parts, &splits, unit);
         let portions: Vec<_> = parts.iter().map(|part| part.portion).collect();

@@ -1,6 +1,6 @@
 //! Orders of many things that take no memory: the place of each is computed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fulgurite_backends::derive_seed;
 
@@ -50,6 +50,16 @@ fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
+/// What becomes of the rows of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    HeldOut,
+    Trained,
+}
+
+/// The sides of groups on which has been decided.
+pub(crate) type Sides = HashMap<u64, Side>;
+
 /// Which conversations are trained, and in which order: a pure function of the seed and of a place in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Split {
@@ -70,30 +80,40 @@ impl Split {
         Self { seed, chosen, held_out, trained: all - held_out, divided: None }
     }
 
-    /// The same, but rows of one group are all held out or all trained: `held_out` are not trained, or a few more. Without
-    /// rows that have one in common, it is the same to the row. `None` if that leaves nothing to train.
-    pub(crate) fn of_groups(seed: u64, groups: &[u64], held_out: u64) -> Option<Self> {
+    /// The same, but rows of one group are all held out or all trained, also of groups on whose side `sides` has decided for
+    /// other files: those of these are added. Held out is what comes nearest to `held_out` rows. Without rows that have a
+    /// group in common, it is the same to the row. `None` if that leaves nothing to train.
+    pub(crate) fn of_groups(seed: u64, groups: &[u64], held_out: u64, sides: &mut Sides) -> Option<Self> {
         let mut split = Self::new(seed, groups.len() as u64, held_out);
         let mut members: HashMap<u64, Vec<u64>> = HashMap::new();
         for (row, group) in groups.iter().enumerate() {
             members.entry(*group).or_default().push(row as u64);
         }
-        if members.len() == groups.len() {
+        if members.len() == groups.len() && members.keys().all(|group| !sides.contains_key(group)) {
+            sides.extend(groups.iter().map(|group| (*group, Side::Trained)));
+            sides.extend(split.held_out().map(|row| (groups[row as usize], Side::HeldOut)));
             return Some(split);
         }
-        let (mut scored, mut trained) = (Vec::new(), Vec::new());
-        for place in 0..groups.len() as u64 {
-            let row = split.chosen.at(place);
-            let group = groups[row as usize];
-            // A group that was held out with a row before this one has no members left.
-            let Some(rows) = members.get_mut(&group) else { continue };
-            if (scored.len() as u64) < held_out {
-                scored.append(rows);
-                members.remove(&group);
-            } else {
-                trained.push(row);
-            }
+        // Groups in the order of their first rows.
+        let mut order: Vec<u64> = Vec::with_capacity(members.len());
+        let mut seen = HashSet::new();
+        let chosen = (0..groups.len() as u64).map(|place| groups[split.chosen.at(place) as usize]);
+        order.extend(chosen.filter(|group| seen.insert(*group)));
+        let size = |group: &u64| members[group].len() as u64;
+        let mut scored: u64 = order.iter().filter(|group| sides.get(group) == Some(&Side::HeldOut)).map(size).sum();
+        let open: Vec<u64> = order.into_iter().filter(|group| !sides.contains_key(group)).collect();
+        for group in &open {
+            let missing = held_out.saturating_sub(scored);
+            let is_nearer = missing > 0 && size(group) <= 2 * missing;
+            scored += if is_nearer { size(group) } else { 0 };
+            sides.insert(*group, if is_nearer { Side::HeldOut } else { Side::Trained });
         }
+        if let (0, Some(smallest)) = (scored, open.iter().min_by_key(|group| size(group))) {
+            sides.insert(*smallest, Side::HeldOut);
+        }
+        let rows = (0..groups.len() as u64).map(|place| split.chosen.at(place));
+        let (mut scored, mut trained): (Vec<u64>, Vec<u64>) =
+            rows.partition(|row| sides.get(&groups[*row as usize]) == Some(&Side::HeldOut));
         (split.held_out, split.trained) = (scored.len() as u64, trained.len() as u64);
         scored.append(&mut trained);
         split.divided = Some(scored);
@@ -261,10 +281,10 @@ mod tests {
     #[test]
     fn rows_of_one_group_are_all_held_out_or_all_trained() {
         let alone: Vec<u64> = (0..40).collect();
-        let (single, plain) = (Split::of_groups(3, &alone, 8).unwrap(), Split::new(3, 40, 8));
+        let (single, plain) = (Split::of_groups(3, &alone, 8, &mut Sides::new()).unwrap(), Split::new(3, 40, 8));
         assert_eq!((single.read(5, 12), single.held_out().count()), (plain.read(5, 12), 8));
         let groups: Vec<u64> = (0..60).map(|row| row / 5).collect();
-        let split = Split::of_groups(3, &groups, 12).unwrap();
+        let split = Split::of_groups(3, &groups, 13, &mut Sides::new()).unwrap();
         let held_out: Vec<u64> = split.held_out().collect();
         assert_eq!((held_out.len(), split.trained()), (15, 45), "groups of five");
         let trained: Vec<u64> = (0..45).flat_map(|place| split.read(place, 1)).collect();
@@ -274,7 +294,33 @@ mod tests {
         let mut all: Vec<u64> = [trained, held_out].concat();
         all.sort_unstable();
         assert_eq!(all, (0..60).collect::<Vec<_>>());
-        assert!(Split::of_groups(3, &[7; 10], 1).is_none(), "all of one group");
+        assert!(Split::of_groups(3, &[7; 10], 1, &mut Sides::new()).is_none(), "all of one group");
+    }
+
+    #[test]
+    fn a_group_that_is_far_larger_than_the_share_is_trained() {
+        let groups: Vec<u64> = (0..100).map(|row: u64| row.saturating_sub(94)).collect();
+        for seed in 0..8 {
+            let split = Split::of_groups(seed, &groups, 2, &mut Sides::new()).unwrap();
+            assert_eq!((split.held_out().count(), split.trained()), (2, 98));
+        }
+        let two: Vec<u64> = (0..50).map(|row| row / 25).collect();
+        let split = Split::of_groups(3, &two, 1, &mut Sides::new()).unwrap();
+        assert_eq!((split.held_out().count(), split.trained()), (25, 25), "the smallest that there is");
+    }
+
+    #[test]
+    fn a_group_is_on_one_side_in_all_files() {
+        let first: Vec<u64> = (0..40).collect();
+        let second: Vec<u64> = (0..40).rev().chain(100..140).collect();
+        let mut sides = Sides::new();
+        let splits = [&first, &second].map(|groups| Split::of_groups(3, groups, 8, &mut sides).unwrap());
+        let held_out = |split: &Split, groups: &[u64]| -> HashSet<u64> {
+            split.held_out().map(|row| groups[row as usize]).collect()
+        };
+        let (one, other) = (held_out(&splits[0], &first), held_out(&splits[1], &second));
+        assert_eq!((one.len(), splits[1].trained()), (8, 72));
+        assert_eq!(one, other, "what the first file holds out is all that the second may");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use fulgurite_types::{Message, mended_json};
 use serde_json::{Map, Value, json};
 
 use super::conversation::{Conversation, read_tools};
-use super::written_messages::{check_answer, messages_of, turn};
+use super::written_messages::{check_answer, messages_of, no_history, turn, with_system};
 use crate::ConversationForm;
 
 /// A row in one of these forms as a conversation.
@@ -13,7 +13,9 @@ pub(super) fn conversation(form: ConversationForm, mut row: Map<String, Value>) 
     match form {
         ConversationForm::Sharegpt => Conversation::of(sharegpt(&mut row)?, tools),
         ConversationForm::PromptCompletion => {
+            no_history(&row)?;
             let mut messages = messages_of("prompt", field(&mut row, "prompt")?, "user")?;
+            with_system(row.remove("system"), &mut messages)?;
             let answer = messages_of("completion", field(&mut row, "completion")?, "assistant")?;
             check_answer("completion", &answer)?;
             let prompt_length = messages.len();
@@ -50,14 +52,13 @@ fn sharegpt(row: &mut Map<String, Value>) -> Result<Vec<Message>, String> {
     let of_message =
         |(index, entry): (usize, Value)| turn(entry).map_err(|words| format!("message {index} of `{name}` {words}"));
     let mut messages = list.into_iter().enumerate().map(of_message).collect::<Result<Vec<_>, _>>()?;
-    if messages.first().is_none_or(|first| first.role != "system") {
-        messages.splice(0..0, system(row)?);
-    }
+    with_system(row.remove("system"), &mut messages)?;
     Ok(messages)
 }
 
 fn alpaca(row: &mut Map<String, Value>) -> Result<Vec<Message>, String> {
-    let mut messages = system(row)?;
+    let mut messages = Vec::new();
+    with_system(row.remove("system"), &mut messages)?;
     for pair in history(row)? {
         let [question, answer] = pair;
         messages.extend([Message::text("user", question), Message::text("assistant", answer)]);
@@ -80,12 +81,6 @@ fn text(row: &mut Map<String, Value>, names: &[&str]) -> Result<Option<String>, 
         }
     }
     Ok(None)
-}
-
-/// The message of a field `system`.
-fn system(row: &mut Map<String, Value>) -> Result<Vec<Message>, String> {
-    let words = text(row, &["system"])?.filter(|words| !words.is_empty());
-    Ok(words.map(|words| Message::text("system", words)).into_iter().collect())
 }
 
 fn history(row: &mut Map<String, Value>) -> Result<Vec<[String; 2]>, String> {

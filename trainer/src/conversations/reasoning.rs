@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fulgurite_renderers::{Renderer, Tokenizer, TrainOnWhat, WeightedTokens, reasoning_ends, split_reasoning};
+use fulgurite_renderers::{
+    Renderer, Tokenizer, TrainOnWhat, WeightedTokens, begins_reasoning, reasoning_ends, split_reasoning,
+};
 use fulgurite_types::{Content, Message};
 
 use crate::ReasoningUse;
@@ -29,10 +31,15 @@ impl Reasoning {
     /// The messages with what becomes of their reasoning; `None` where they stay as they are.
     pub(super) fn divided(&self, renderer: &dyn Renderer, messages: &[Message]) -> Option<Vec<Message>> {
         let marked = |message: &Message| message.is_assistant() && split(message).is_some();
+        let cut_off = |message: &Message| match &message.content {
+            Some(Content::Text(text)) => message.is_assistant() && begins_reasoning(text),
+            _ => false,
+        };
         let in_field = |message: &Message| FIELDS.iter().any(|field| message.extra.contains_key(*field));
         if self.used == ReasoningUse::Drop {
-            let has_any =
-                messages.iter().any(|message| message.is_assistant() && (marked(message) || in_field(message)));
+            let has_any = messages
+                .iter()
+                .any(|message| message.is_assistant() && (marked(message) || cut_off(message) || in_field(message)));
             return has_any.then(|| messages.iter().map(without_reasoning).collect());
         }
         if !messages.iter().any(marked) || !self.is_written(renderer) {
@@ -92,12 +99,28 @@ fn without_reasoning(message: &Message) -> Message {
         return answer;
     }
     FIELDS.iter().for_each(|field| drop(answer.extra.shift_remove(*field)));
-    if let Some(Content::Text(text)) = &message.content
-        && let Some((_, rest)) = split_reasoning(text)
-    {
+    if let Some(Content::Text(text)) = &message.content {
+        let mut rest = text.as_str();
+        while let Some((_, behind)) = split_reasoning(rest) {
+            rest = behind;
+        }
+        // Of reasoning that was cut off there is no answer.
+        let rest = if begins_reasoning(rest) { "" } else { rest };
         answer.content = Some(Content::Text(rest.to_owned()));
     }
     answer
+}
+
+/// Whether the assistant says nothing in a message of these that it had reasoned in.
+pub(super) fn leaves_nothing(before: &[Message], after: &[Message]) -> bool {
+    let says_nothing = |message: &Message| {
+        message.tool_calls.is_empty()
+            && message.content.as_ref().is_some_and(|content| match content {
+                Content::Text(text) => text.trim().is_empty(),
+                _ => false,
+            })
+    };
+    before.iter().zip(after).any(|(before, after)| after.is_assistant() && says_nothing(after) && before != after)
 }
 
 /// Leaves of each trained run what ends with reasoning; a run without any is not trained.
@@ -188,11 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn of_an_answer_that_is_nothing_but_reasoning_nothing_is_left_to_train() {
+        let directory = tempfile::tempdir().unwrap();
+        let dropping = rendering(directory.path(), "chatml", ReasoningUse::Drop);
+        let answer = |content: &str| trained(&dropping, json!({ "role": "assistant", "content": content }));
+        for content in ["<think>because", "<think>only</think>", "<think>a</think>\n<think>b"] {
+            let nothing = answer(content).unwrap_err();
+            assert!(matches!(nothing, RenderRefusal::Unusable(Unusable::NothingToTrain, _)), "{content}: {nothing:?}");
+        }
+        assert_eq!(answer("<think>a</think><think>b</think>yes").unwrap(), "yes<|im_end|>");
+    }
+
+    #[test]
     fn a_thought_of_the_user_and_one_that_does_not_end_are_text() {
         let directory = tempfile::tempdir().unwrap();
-        let rendering = rendering(directory.path(), "qwen3", ReasoningUse::Drop);
+        let keeping = rendering(directory.path(), "qwen3", ReasoningUse::Keep);
         let open = json!({ "role": "assistant", "content": "<think>because" });
-        assert!(trained(&rendering, open).unwrap().contains("because"));
+        assert!(trained(&keeping, open).unwrap().contains("because"));
+        let rendering = rendering(directory.path(), "qwen3", ReasoningUse::Drop);
         let row = json!({ "messages": [{ "role": "user", "content": "<think>a</think>b" }, { "role": "assistant", "content": "c" }] });
         let conversation = Conversation::read(row.to_string().as_bytes()).unwrap();
         let sequences = rendering.sequences(&conversation).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fulgurite_renderers::{RenderError, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
 
 use super::conversation::{Conversation, Marks};
-use super::reasoning::Reasoning;
+use super::reasoning::{Reasoning, leaves_nothing};
 use super::row_form::RowForm;
 use super::sequences::{CutCount, Unusable};
 use crate::{TrainOn, Truncation};
@@ -70,6 +70,11 @@ impl Rendering {
             return Err(RenderRefusal::Unusable(Unusable::NotRenderable, message.to_owned()));
         }
         let divided = self.reasoning.divided(self.renderer.as_ref(), &conversation.messages);
+        if divided.as_ref().is_some_and(|messages| leaves_nothing(&conversation.messages, messages)) {
+            let message =
+                "has an answer that is nothing but reasoning, which reasoning = \"drop\" leaves out".to_owned();
+            return Err(RenderRefusal::Unusable(Unusable::NothingToTrain, message));
+        }
         let divided = divided.map(|messages| Conversation { messages, ..conversation.clone() });
         let conversation = divided.as_ref().unwrap_or(conversation);
         let mut sequences = match self.marked(conversation)? {

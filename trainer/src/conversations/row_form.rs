@@ -190,6 +190,15 @@ mod tests {
                     "completion": [{ "role": "assistant", "content": "b" }], "messages": null }),
                 vec!["system: s", "user: a", "assistant: b"],
             ),
+            (
+                json!({ "system": "s", "prompt": "a", "completion": "b", "history": [] }),
+                vec!["system: s", "user: a", "assistant: b"],
+            ),
+            (
+                json!({ "system": "s", "messages": [{ "role": "user", "content": "a" },
+                    { "role": "assistant", "content": "b" }] }),
+                vec!["system: s", "user: a", "assistant: b"],
+            ),
             (json!({ "instruction": "a", "input": "", "output": "b" }), vec!["user: a", "assistant: b"]),
             (json!({ "instruction": "a", "context": "c", "response": "b" }), vec!["user: a\n\nc", "assistant: b"]),
             (

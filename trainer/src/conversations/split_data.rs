@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::order::{Order, Split};
+use super::order::{Order, Sides, Split};
 use super::sequences::{FoundForm, Sequences};
 use crate::TrainError;
 
@@ -38,7 +38,7 @@ impl<Row> SplitData<Row> {
         mut scored: Vec<HeldOutRows<Row>>,
         share: Option<f64>,
     ) -> Result<Self, TrainError> {
-        let split = Order::from(split_of(seed, trained.as_ref(), share)?);
+        let split = Order::from(split_of(seed, trained.as_ref(), share, &mut Sides::new())?);
         if share.is_some() {
             let numbers = split.held_out();
             scored.push(HeldOutRows { name: None, rows: Arc::clone(&trained), numbers });
@@ -55,13 +55,18 @@ impl<Row> SplitData<Row> {
     }
 }
 
-/// Which of these rows are trained, where a `share` of them may be held out.
-pub(super) fn split_of<Row>(seed: u64, rows: &dyn Sequences<Row>, share: Option<f64>) -> Result<Split, TrainError> {
+/// Which of these rows are trained, where a `share` of them may be held out. `sides` are those of groups of other files.
+pub(super) fn split_of<Row>(
+    seed: u64,
+    rows: &dyn Sequences<Row>,
+    share: Option<f64>,
+    sides: &mut Sides,
+) -> Result<Split, TrainError> {
     let all = rows.count();
     let Some(share) = share else { return Ok(Split::new(seed, all, 0)) };
     let held_out = held_out(all, share)?;
     let Some(groups) = rows.groups() else { return Ok(Split::new(seed, all, held_out)) };
-    Split::of_groups(seed, groups, held_out).ok_or_else(|| TrainError::Option {
+    Split::of_groups(seed, groups, held_out, sides).ok_or_else(|| TrainError::Option {
         key: "[trainer] source.validation".to_owned(),
         message: format!(
             "is a share, and all of {all} conversations have one prompt or one value of validation_group, which stay \

@@ -1,7 +1,7 @@
 //! Messages as people write them into a field of a row: a text, a message, a list of messages, or a transcript.
 
 use fulgurite_types::{Message, mended_json, nearest_name};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Names of a speaker in ShareGPT's rows and those of its followers, with the role of each.
 const SPEAKERS: [(&str, Speaker); 16] = [
@@ -29,6 +29,31 @@ enum Speaker {
     Role(&'static str),
     /// The assistant, who calls a tool.
     Call,
+}
+
+/// The words of a row's field `system`, put before messages that have no such message of their own.
+pub(super) fn with_system(system: Option<Value>, messages: &mut Vec<Message>) -> Result<(), String> {
+    let words = match system {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::String(words)) => words,
+        Some(_) => return Err("`system` is no text".to_owned()),
+    };
+    if !words.is_empty() && messages.first().is_none_or(|first| first.role != "system") {
+        messages.insert(0, Message::text("system", words));
+    }
+    Ok(())
+}
+
+/// Refuses earlier turns beside fields that say nothing of them.
+pub(super) fn no_history(row: &Map<String, Value>) -> Result<(), String> {
+    match row.get("history").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        true => Ok(()),
+        false => {
+            let words = "has a `history`, which belongs to `instruction` and `output`: write earlier turns into the \
+                         prompt's messages";
+            Err(words.to_owned())
+        }
+    }
 }
 
 /// The prompt of two answers, and what each of them says behind it.

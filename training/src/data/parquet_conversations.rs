@@ -9,6 +9,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use fulgurite_lab::transfer::parquet::guard::{check_group, guarded};
 use fulgurite_trainer::{COMPARISON_KEYS, CONVERSATION_KEYS};
 use fulgurite_types::mended_json;
+use parquet::basic::Compression;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
@@ -72,6 +73,7 @@ pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns, group: Op
     let reader = guarded(|| Ok::<_, Error>(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
     let columns = guarded(|| columns(&reader, of, group)).with_context(file)?;
+    check_compression(&reader, of, group).with_context(file)?;
     let bytes = File::open(from).with_context(file)?;
     let is_read = |name: &str| of.names().contains(&name) || group == Some(name);
     for (number, row_group) in reader.metadata().row_groups().iter().enumerate() {
@@ -86,6 +88,23 @@ pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns, group: Op
         writeln!(out, "{line}").with_context(|| format!("cannot write {}", to.display()))?;
     }
     out.flush().with_context(|| format!("cannot write {}", to.display()))
+}
+
+/// Says of columns that are read how they are compressed, if that is not read here.
+fn check_compression(reader: &SerializedFileReader<File>, of: Columns, group: Option<&str>) -> Result<()> {
+    let is_read = |name: &str| of.names().contains(&name) || group == Some(name);
+    let chunks = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
+    for chunk in chunks {
+        let column = chunk.column_path().parts().first().map_or("", String::as_str);
+        let compression = chunk.compression();
+        if is_read(column) && !matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY) {
+            bail!(
+                "has column `{column}` compressed by {compression}, and only Snappy is read: in Python, \
+                 pyarrow.parquet.write_table(pyarrow.parquet.read_table(FILE), NEW) writes it anew"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The schema of the columns that are read.

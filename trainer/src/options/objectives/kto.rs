@@ -4,7 +4,7 @@ use super::variant::Variant;
 use crate::TrainError;
 use crate::options::flat::part::part;
 use crate::options::keys::objective_name::ObjectiveName;
-use crate::options::keys::refusal::{least, positive, refuse};
+use crate::options::keys::refusal::{least, positive, refuse, wrong};
 use crate::options::shared::common::Usual;
 use crate::options::shared::data::{self, DataOptions};
 
@@ -37,6 +37,10 @@ impl Variant for KtoOptions {
             Some((key, weight)) => {
                 refuse(&format!("[trainer] preference.{key}"), weight, "must be a finite number of at least 0")
             }
+            None if self.desirable_weight == 0.0 && self.undesirable_weight == 0.0 => wrong(
+                "[trainer] preference.desirable_weight",
+                "and undesirable_weight are both 0, so that nothing is learnt",
+            ),
             None => Ok(()),
         }
     }

@@ -90,9 +90,17 @@ impl LossParameters {
         }
         let bounds = |usual: RatioBounds| {
             let (low, high) = (self.clip_low.unwrap_or(usual.low), self.clip_high.unwrap_or(usual.high));
-            match low <= high {
-                true => Ok(RatioBounds { low, high }),
-                false => Err(refusal("clip_low", format!("is {low}, above the {high} of clip_high"))),
+            if low > high {
+                return Err(refusal("clip_low", format!("is {low}, above the {high} of clip_high")));
+            }
+            // Others write how far a ratio may be from 1.
+            match (low <= 1.0, high >= 1.0) {
+                (true, true) => Ok(RatioBounds { low, high }),
+                (false, _) => Err(refusal("clip_low", format!("is {low}, but it is a ratio, 1 at most: 0.8, not 1.2"))),
+                (_, false) => {
+                    let words = format!("is {high}, but it is a ratio, 1 at least: {}, not {high}", 1.0 + high);
+                    Err(refusal("clip_high", words))
+                }
             }
         };
         match loss {
@@ -166,5 +174,8 @@ mod tests {
         is("ppo", json!({ "ratio_limit": 1.1 }), "ratio_limit is 1.1, below the 1.2 of clip_high");
         is("sapo", json!({ "temperature_negative": 0.0 }), "temperature_negative is 0, but must be above 0");
         is("ppo", json!({ "clip_low": 2.0 }), "clip_low is 2, above the 1.2 of clip_high");
+        is("ppo", json!({ "clip_low": 1.1 }), "clip_low is 1.1, but it is a ratio, 1 at most: 0.8, not 1.2");
+        let as_distances = json!({ "clip_low": 0.2, "clip_high": 0.25 });
+        is("ppo", as_distances, "clip_high is 0.25, but it is a ratio, 1 at least: 1.25, not 0.25");
     }
 }

@@ -111,6 +111,13 @@ impl CommonOptions {
         if let Some(factor) = self.spike_factor.filter(|factor| !(factor.is_finite() && *factor > 1.0)) {
             return refuse("[trainer] spike_factor", factor, "must be a finite number above 1, such as 10.0");
         }
+        for (key, is_usual) in
+            [("spike_window", self.spike_window == 32), ("stop_after_spikes", self.stop_after_spikes == 5)]
+        {
+            if self.spike_factor.is_none() && !is_usual {
+                return wrong(&format!("[trainer] {key}"), "is of spike_factor: set that, or leave it out");
+            }
+        }
         least("[trainer] spike_window", self.spike_window as u64, 1, "a median is of something")
     }
 

@@ -149,7 +149,7 @@ impl LearnerCheck {
         course.probe("sampled logprobs", check_sampling(bench, lora)).await;
         course.probe("provenance", check_provenance(bench, lora)).await;
         // Checkpoints of an earlier check may still be there.
-        let name = |kind: &str| format!("check-{kind}-{}", uuid::Uuid::new_v4().simple());
+        let name = |kind: &str| format!("check-{kind}-{}", uuid::Uuid::now_v7().simple());
         course.probe("save and load", check_saving(bench, lora, &name("state"))).await;
         course.probe("weights for the sampler", check_weights_for_sampler(bench, lora, &name("sampler"))).await;
         Ok(course.findings)

@@ -85,7 +85,7 @@ fn a_model_learns_which_answer_is_better_and_judges_the_answers_of_a_group() {
         |n: usize| json!({ "prompt": format!("{n}"), "completion_A": "aa", "completion_B": "ab", "label": "Tie" });
     // All rows of a file have one shape.
     let judged = |n: usize| {
-        let (first, second, label) = if n % 2 == 0 { ("aa", "zz", "A") } else { ("zz", "aa", "B") };
+        let (first, second, label) = if n.is_multiple_of(2) { ("aa", "zz", "A") } else { ("zz", "aa", "B") };
         json!({ "prompt": format!("{}", n % 9), "completion_A": first, "completion_B": second, "label": label })
     };
     let mixed: String = (0..24).map(|n| format!("{}\n{}\n", judged(n), tie(n))).collect();

@@ -4,6 +4,7 @@ pub mod admin_key;
 pub mod agent_settings;
 pub mod checks;
 pub mod declarations;
+pub mod engine_device;
 pub mod model_roles;
 pub mod models;
 pub mod overrides;

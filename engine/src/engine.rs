@@ -71,7 +71,7 @@ impl Engine {
         let found = find_weights(directory, &layout)?;
         let need = MemoryNeed::of_matrices(&config, &layout, |place| found.precision(place));
         with_cache(need, &options).check_sampling()?;
-        let model = Arc::new(Model::new(config).on(options.device.open()?));
+        let model = Arc::new(Model::new(config));
         Self::start(directory, model, need, |model| found.read_weights(model), vocabulary, options)
     }
 
@@ -84,7 +84,7 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         config.check()?;
-        let model = Arc::new(Model::new(config.clone()).on(options.device.open()?));
+        let model = Arc::new(Model::new(config.clone()));
         let need = MemoryNeed::of(config, 0);
         Self::start(directory.as_ref(), model, need, |model| Ok(Weights::initial(model, seed)), None, options)
     }
@@ -107,7 +107,6 @@ impl Engine {
         memory_need.check_sampling()?;
         let config = model.config.clone();
         let policy = Policy::of(Arc::new(weights(model)?));
-        policy.weights.send_to_device()?;
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), policy.clone()));
         let sampler = Arc::new(EmbeddedSampler::start(published.clone(), vocabulary.map(Arc::new), options)?);
         let learner = EmbeddedLearner::new(policy, threads, directory.to_path_buf(), Some(published.clone()));
@@ -128,8 +127,7 @@ impl Engine {
     /// Refuses, with the sum of bytes, if all weights cannot be trained in the memory that is available now. It is to be
     /// asked before anything is trained.
     pub fn check_training_memory(&self) -> Result<(), EngineError> {
-        self.memory_need.check_training()?;
-        self.weights().check_device_memory(1)
+        self.memory_need.check_training()
     }
 
     /// The weights that are sampled from now, beside the adapter if there is one.

@@ -1,4 +1,3 @@
-use crate::device_name::Device;
 use crate::grammars::GrammarLimits;
 
 /// How much of the machine an engine may use.
@@ -13,8 +12,6 @@ pub struct EngineOptions {
     /// Greatest size, in bytes, of the keys and values that are kept for prompts that begin as an earlier sequence did;
     /// 0 keeps none. Changes no result.
     pub prefix_cache_bytes: usize,
-    /// Where the large products are computed. Changes no result.
-    pub device: Device,
     /// What a schema or grammar that an answer is kept to may take.
     pub grammar_limits: GrammarLimits,
 }
@@ -28,7 +25,6 @@ impl Default for EngineOptions {
             queue_limit: 1024,
             max_batch: 64,
             prefix_cache_bytes: 512 << 20,
-            device: Device::Cpu,
             grammar_limits: GrammarLimits::default(),
         }
     }

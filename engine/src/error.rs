@@ -1,10 +1,7 @@
 use std::path::PathBuf;
 
 use fulgurite_backends::{BackendError, DamagedFiles};
-use fulgurite_cuda::DeviceError;
 use fulgurite_types::DatumError;
-
-use crate::device_name::Device;
 
 /// Why the engine could not do what was requested.
 #[derive(Debug, thiserror::Error)]
@@ -48,26 +45,6 @@ pub enum EngineError {
         /// The sum.
         needed: String,
         /// What the machine has left.
-        available: String,
-        /// What the sum is of.
-        parts: String,
-    },
-    /// The device that was requested cannot be used.
-    #[error("no product can be computed on {device}: {source}")]
-    Device {
-        /// Which one.
-        device: Device,
-        /// Why not.
-        source: DeviceError,
-    },
-    /// The model's matrices do not fit into the device's memory.
-    #[error("on {device} the model needs {needed} of memory more, and {available} are available: {parts}")]
-    DeviceMemory {
-        /// Which one.
-        device: Device,
-        /// The sum.
-        needed: String,
-        /// What the device has left.
         available: String,
         /// What the sum is of.
         parts: String,
@@ -168,7 +145,6 @@ impl From<EngineError> for BackendError {
             }
             EngineError::Unsupported { .. }
             | EngineError::Memory { .. }
-            | EngineError::DeviceMemory { .. }
             | EngineError::Dimensions { .. }
             | EngineError::Adapter { .. }
             | EngineError::Datum { .. }
@@ -176,7 +152,7 @@ impl From<EngineError> for BackendError {
             | EngineError::Request { .. }
             | EngineError::Constraint { .. }
             | EngineError::Optimizer { .. } => BackendError::InvalidRequest { message: error.to_string() },
-            EngineError::Device { .. } | EngineError::GradientNotFinite { .. } | EngineError::Panicked { .. } => {
+            EngineError::GradientNotFinite { .. } | EngineError::Panicked { .. } => {
                 BackendError::Internal { message: error.to_string() }
             }
         }

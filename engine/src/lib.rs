@@ -9,8 +9,6 @@
 
 mod adapters;
 mod checkpoints;
-mod device;
-mod device_name;
 mod engine;
 mod engine_options;
 mod error;
@@ -36,7 +34,6 @@ mod test_models;
 
 pub use adapters::lora::LoraOptions;
 pub use checkpoints::conversion::{convert_model, copy_adapter, merge_adapter};
-pub use device_name::Device;
 pub use engine::{Engine, create_model};
 pub use engine_options::EngineOptions;
 pub use error::EngineError;

@@ -92,7 +92,7 @@ impl HostedModel for EmbeddedTinkerModel {
         let (weights, directory) = (&self.weights, &self.facts.directory);
         let learner = match adapter {
             Some(config) => EmbeddedLearner::over(weights.clone(), &lora_options(config), threads, directory)?,
-            None => EmbeddedLearner::open(directory, threads, weights.model.device.clone())?,
+            None => EmbeddedLearner::open(directory, threads)?,
         };
         Ok(Box::new(TrainingRun { learner, sampler: self.sampler.clone(), source: directory.clone() }))
     }

@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fulgurite_engine::Device;
 
 use super::shapes::Shape;
 
@@ -49,7 +48,4 @@ pub struct EngineHostArguments {
     /// Threads
     #[arg(long, value_name = "N")]
     pub threads: usize,
-    /// Where large products are computed: `cpu`, `cuda`, `cuda:1`
-    #[arg(long, value_name = "DEVICE", default_value_t = Device::Cpu)]
-    pub device: Device,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, Sampler};
-use fulgurite_engine::{Device, EmbeddedLearner, Engine, EngineOptions, square_product};
+use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, square_product};
 use fulgurite_types::{Chunk, Datum, LossInputs};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -43,9 +43,9 @@ struct Host {
 impl Host {
     /// Does it once, and again until so much time is over.
     async fn measure(&mut self, work: Work, least: Duration) -> Result<serde_json::Value> {
-        let EngineHostArguments { shape, threads, device } = self.arguments;
+        let EngineHostArguments { shape, threads } = self.arguments;
         let (config, nowhere) = (shape.config(), Path::new(""));
-        let options = EngineOptions { threads, device, prefix_cache_bytes: 0, ..EngineOptions::default() };
+        let options = EngineOptions { threads, prefix_cache_bytes: 0, ..EngineOptions::default() };
         let mut multiply = None;
         match work {
             Work::Multiply { size } => multiply = Some(square_product(size, threads)?),
@@ -53,11 +53,8 @@ impl Host {
                 self.sampler = Some(Engine::with_initial_weights(nowhere, &config, SEED, options)?);
             }
             Work::Train { .. } | Work::Group { .. } if self.learner.is_none() => {
-                // A sampler beside it would hold memory that a run on the processors alone has not.
-                self.learner = Some(match device {
-                    Device::Cpu => Arc::new(EmbeddedLearner::with_initial_weights(nowhere, &config, SEED, threads)?),
-                    Device::Cuda(_) => Engine::with_initial_weights(nowhere, &config, SEED, options)?.learner(),
-                });
+                let learner = EmbeddedLearner::with_initial_weights(nowhere, &config, SEED, threads)?;
+                self.learner = Some(Arc::new(learner));
             }
             _ => {}
         }

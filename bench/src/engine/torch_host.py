@@ -13,9 +13,6 @@ from torch.nn import functional
 spec = json.loads(sys.argv[1])
 torch.set_num_threads(spec["threads"])
 torch.manual_seed(1)
-# Where there is a device: its products may be in bfloat16.
-DEVICE, BFLOAT16 = spec.get("device", "cpu"), spec.get("bfloat16", False)
-torch.set_default_device(DEVICE)
 HIDDEN, INNER, LAYERS = spec["hidden_size"], spec["intermediate_size"], spec["num_hidden_layers"]
 HEADS, KEY_HEADS, HEAD = spec["num_attention_heads"], spec["num_key_value_heads"], spec["head_dim"]
 VOCABULARY, EPSILON = spec["vocab_size"], spec["rms_norm_eps"]
@@ -123,10 +120,7 @@ def measure(work, seconds, **request):
     run = {"sample": sample, "train": train, "group": group, "multiply": multiply}[work]
     began, amount = time.perf_counter(), 0
     while amount == 0 or time.perf_counter() - began < seconds:
-        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=BFLOAT16):
-            amount += run(**request)
-        if DEVICE != "cpu":
-            torch.cuda.synchronize()
+        amount += run(**request)
     return {"amount": amount, "seconds": time.perf_counter() - began}
 
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use fulgurite_backends::{PrimeRlOptions, TorchOptions};
-use fulgurite_engine::{Device, EngineOptions, GrammarLimits};
+use fulgurite_engine::{EngineOptions, GrammarLimits};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions, UnknownFields, WithoutNewWeights};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_tinker::server::{RepeatedSeeds, StableReinforce};
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 pub use base::{BaseConfig, Shape};
 
+use crate::engine_device::EngineDevice;
 use crate::models::ModelEntry;
 use crate::overrides::{self, Override};
 use crate::redaction::public_part;
@@ -250,9 +251,9 @@ pub struct EngineConfig {
     /// Memory of each embedded model for the keys and values of earlier calls, in bytes, so that a prompt which begins as
     /// one of them did is read from there on; 0 keeps none.
     pub prefix_cache_bytes: usize,
-    /// `cpu`, or a CUDA device for the large products: `cuda` for the first, `cuda:1` for the second. No result depends on
-    /// it. Needs a program that was built with the feature `fulgurite-cuda/cuda`.
-    pub device: Device,
+    /// `cpu` and nothing else: configs of earlier releases have it. GPUs are for `learner = "torch"` with vLLM
+    /// (docs/how-to/gpus.md).
+    pub device: EngineDevice,
     /// Bytes of a schema or grammar that an answer is to keep to; larger ones are refused.
     pub grammar_bytes: usize,
     /// JSON values in such a schema: each property, keyword and item is one.
@@ -268,12 +269,12 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        let EngineOptions { threads, prefix_cache_bytes, device, grammar_limits, .. } = EngineOptions::default();
+        let EngineOptions { threads, prefix_cache_bytes, grammar_limits, .. } = EngineOptions::default();
         let GrammarLimits { bytes, values, work, steps, states } = grammar_limits;
         Self {
             threads,
             prefix_cache_bytes,
-            device,
+            device: EngineDevice::default(),
             grammar_bytes: bytes,
             grammar_values: values,
             grammar_work: work,
@@ -286,7 +287,7 @@ impl Default for EngineConfig {
 impl EngineConfig {
     /// What an engine is opened with.
     pub fn options(&self) -> EngineOptions {
-        let Self { threads, prefix_cache_bytes, device, .. } = *self;
+        let Self { threads, prefix_cache_bytes, .. } = *self;
         let grammar_limits = GrammarLimits {
             bytes: self.grammar_bytes,
             values: self.grammar_values,
@@ -294,7 +295,7 @@ impl EngineConfig {
             steps: self.grammar_steps,
             states: self.grammar_states,
         };
-        EngineOptions { threads, prefix_cache_bytes, device, grammar_limits, ..EngineOptions::default() }
+        EngineOptions { threads, prefix_cache_bytes, grammar_limits, ..EngineOptions::default() }
     }
 }
 
@@ -504,15 +505,6 @@ mod tests {
             refused.starts_with("[trainer] harvest is no key of objective = \"on_policy_distillation\""),
             "{refused}"
         );
-    }
-
-    #[test]
-    fn a_device_is_one_that_there_can_be() {
-        let config = parse::<Config>("[engine]\ndevice = \"cuda:1\"\n").unwrap();
-        assert_eq!(config.engine.options().device, Device::Cuda(1));
-        assert_eq!(serde_json::json!(config)["engine"]["device"], "cuda:1");
-        let error = parse::<Config>("[engine]\ndevice = \"gpu\"\n").unwrap_err().to_string();
-        assert!(error.contains(r#""gpu" is no device: "cpu", "cuda" or "cuda:1", say"#), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! - [`config`], [`architecture`], [`rope_scaling`]: what `config.json` says.
 //! - [`projection`], [`layout`]: the decoder's products, and where every number of them stands; [`lora_module`]: the
 //!   matrices that those are made of.
-//! - [`weights`]: one version of the numbers; [`products`]: products with it, on the processors or on a device.
+//! - [`weights`]: one version of the numbers; [`products`]: products with it.
 //! - [`element_type`]: the types of numbers in files.
 //! - [`memory`], [`pass_sizes`]: bytes that a model takes, and how much goes through it at a time.
 

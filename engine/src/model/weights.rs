@@ -4,7 +4,6 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::device::open_device::{OpenDevice, ResidentMatrices};
 use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Precision, Rotation};
 use crate::model::config::ModelConfig;
 use crate::model::layout::{Layout, MatrixLayout, Numbers, Tensor};
@@ -18,8 +17,6 @@ pub(crate) struct Model {
     pub(crate) layout: Layout,
     pub(crate) rotation: Rotation,
     pub(crate) attention: AttentionShape,
-    /// Where its products are computed, if not on the processors.
-    pub(crate) device: Option<Arc<OpenDevice>>,
 }
 
 impl Model {
@@ -33,14 +30,8 @@ impl Model {
                 key_heads: config.num_key_value_heads,
                 head: config.head_dim,
             },
-            device: None,
             config,
         }
-    }
-
-    /// The same on a device.
-    pub(crate) fn on(self, device: Option<Arc<OpenDevice>>) -> Self {
-        Self { device, ..self }
     }
 }
 
@@ -52,8 +43,6 @@ pub(crate) struct Weights {
     pub(crate) vectors: Vec<f32>,
     /// Packed for products from the left, in the layout's order.
     matrices: Vec<PackedMatrix>,
-    /// The same on the model's device.
-    pub(crate) resident: ResidentMatrices,
 }
 
 impl Weights {
@@ -61,9 +50,8 @@ impl Weights {
     pub(crate) fn zeros(model: Arc<Model>, precision: impl Fn(&Range<usize>) -> Precision) -> Self {
         let layout = &model.layout;
         let matrix = |it: &MatrixLayout| PackedMatrix::new(it.inputs, it.outputs(), precision(&it.place));
-        let matrices: Vec<_> = layout.matrices.iter().map(matrix).collect();
-        let resident = ResidentMatrices::new(matrices.len());
-        Self { vectors: vec![0.0; layout.vectors.len()], matrices, resident, model }
+        let matrices = layout.matrices.iter().map(matrix).collect();
+        Self { vectors: vec![0.0; layout.vectors.len()], matrices, model }
     }
 
     /// Fresh ones.
@@ -82,9 +70,8 @@ impl Weights {
     /// asked for in the layout's order; the parts are changed on the threads of the pool that this is called in. From then
     /// on each number has 32 bits.
     pub(crate) fn update<P: Send>(&mut self, mut with: impl FnMut(usize) -> P, change: impl Fn(P, &mut [f32]) + Sync) {
-        let Self { model, vectors, matrices, resident } = self;
+        let Self { model, vectors, matrices } = self;
         change(with(vectors.len()), vectors);
-        (0..matrices.len()).for_each(|index| resident.release(index));
         let mut matrices: Vec<_> = matrices.iter_mut().zip(&model.layout.matrices).collect();
         matrices.sort_unstable_by_key(|(_, layout)| layout.place.start);
         let panels = matrices.into_iter().flat_map(|(matrix, _)| matrix.panels());
@@ -135,7 +122,6 @@ impl Numbers for Weights {
             Some(index) => {
                 let first = self.model.layout.matrices[index].output(start);
                 self.matrices[index].put_columns(first, numbers);
-                self.resident.release(index);
             }
             None => self.vectors.put(start, numbers),
         }

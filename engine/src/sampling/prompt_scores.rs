@@ -78,7 +78,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("model");
         create_model(&directory, &tiny_config(), 1).unwrap();
-        let learner = EmbeddedLearner::open(&directory, 1, None).unwrap();
+        let learner = EmbeddedLearner::open(&directory, 1).unwrap();
         let prompt = [3, 1, 4, 1, 5];
         // Of the targets only one is trained; the others are reported all the same.
         let datum = Datum {

@@ -15,7 +15,6 @@ use crate::adapters::policy::Policy;
 use crate::checkpoints::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
 use crate::checkpoints::tensor_files::{CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
-use crate::device::open_device::OpenDevice;
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::memory::{MemoryNeed, activation_budget};
@@ -86,18 +85,16 @@ impl EmbeddedLearner {
 
     /// Trains the weights of a model directory, as [`Engine::open`](crate::Engine::open) reads it, on its own: no sampler
     /// belongs to it.
-    pub(crate) fn open(directory: &Path, threads: usize, device: Option<Arc<OpenDevice>>) -> Result<Self, EngineError> {
-        verified(directory, || Self::open_unverified(directory, threads, device))
+    pub(crate) fn open(directory: &Path, threads: usize) -> Result<Self, EngineError> {
+        verified(directory, || Self::open_unverified(directory, threads))
     }
 
-    fn open_unverified(directory: &Path, threads: usize, device: Option<Arc<OpenDevice>>) -> Result<Self, EngineError> {
+    fn open_unverified(directory: &Path, threads: usize) -> Result<Self, EngineError> {
         let config = ModelConfig::read(&directory.join(CONFIG))?;
-        let model = Arc::new(Model::new(config).on(device));
+        let model = Arc::new(Model::new(config));
         let found = find_weights(directory, &model.layout)?;
         MemoryNeed::of_matrices(&model.config, &model.layout, |place| found.precision(place)).check_training()?;
         let policy = Policy::of(Arc::new(found.read_weights(model)?));
-        // Its own version, and one that is sampled from.
-        policy.weights.check_device_memory(2)?;
         Ok(Self::new(policy, threads, directory.to_path_buf(), None))
     }
 

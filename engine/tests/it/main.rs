@@ -14,7 +14,6 @@ mod adapters;
 mod common;
 mod constraints;
 mod damage;
-mod device;
 mod exactness;
 mod hostile_files;
 mod memory;

@@ -480,11 +480,14 @@ fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_named_before_anything_is_served() {
-    let (directory, file) = configured(&["[engine]\ndevice = \"cuda:1000\"\n", MODEL].concat());
-    tiny_model(directory.path(), 64);
+fn an_embedded_model_on_a_gpu_is_refused_with_what_trains_there() {
+    let (directory, file) = configured(&["[engine]\ndevice = \"cuda\"\n", MODEL].concat());
     let message = run(["serve", "--listen", "127.0.0.1:0", "--config", &file]).failure(directory.path());
-    assert!(message.contains("no product can be computed on cuda:1000: "), "{message}");
+    assert!(
+        message.contains("engine.device: embedded models are computed on the CPU alone, not on \"cuda\"")
+            && message.contains("docs/how-to/gpus.md"),
+        "{message}"
+    );
 }
 
 #[test]

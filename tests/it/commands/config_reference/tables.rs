@@ -8,8 +8,7 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_value, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 8] = [
-    ("Device", "`cpu`, `cuda` or `cuda:N`"),
+const FORMS: [(&str, &str); 7] = [
     ("TaskSource", "list or table (the forms of tasks are below)"),
     ("RolloutExpression", "string (docs/how-to/sft.md)"),
     ("Packing", "true, false or `concatenate`"),

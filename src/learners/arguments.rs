@@ -18,9 +18,9 @@ pub enum LearnersAction {
     /// Train one small batch at a server of the Tinker API, and say what it takes, refuses and gets wrong
     ///
     /// Each loss is computed and followed by one update, and held against its formula; with --path also against the embedded
-    /// engine. Ranks, modules, gradient clipping, prompt logprobs, provenance and checkpoints are tried too. Every model and
-    /// checkpoint that is made is removed again. Exit code 1 where something is wrong or failed; what is only refused is no
-    /// failure.
+    /// engine. Numbers of losses, learning rate, ranks, modules, gradient clipping, prompt logprobs, provenance and checkpoints are
+    /// tried too. Every model and checkpoint that is made is removed again, also after ctrl-c; what the server keeps is named. Exit
+    /// code 1 where something is wrong or failed; what is only refused is no failure.
     Check(LearnersCheckArguments),
 }
 

@@ -2,13 +2,16 @@
 
 pub mod arguments;
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_config::redaction::public_part;
 use fulgurite_config::seconds::seconds;
+use fulgurite_lab::interruptions::Interruptions;
 use fulgurite_terminal::notices::TerminalNotices;
 use fulgurite_terminal::output;
 use fulgurite_terminal::paint::Paint;
-use fulgurite_tinker::{CheckFinding, CheckVerdict};
+use fulgurite_tinker::{CheckFinding, CheckVerdict, LearnerCheck};
 use fulgurite_training::learners::{CheckedService, begin_check};
 use serde_json::json;
 
@@ -21,42 +24,69 @@ pub async fn learners(arguments: LearnersArguments) -> Result<()> {
     }
 }
 
-/// Makes every probe, and prints what each found. Fails where the server is wrong or failed.
+/// Makes every probe, and prints what each found. Fails where the server is wrong, failed or ended.
 async fn check(arguments: LearnersCheckArguments) -> Result<()> {
-    let LearnersCheckArguments { url, base_model, path, api_key_env, lora_rank, timeout, json: is_json } = arguments;
-    let service = CheckedService {
-        url: url.clone(),
-        base_model,
-        path: path.clone(),
-        api_key_env,
-        lora_rank,
-        timeout: seconds("--timeout", timeout)?,
+    let (url, path) = (public_part(&arguments.url).to_owned(), arguments.path.clone());
+    let is_json = arguments.json;
+    let mut interruptions = Interruptions::listen()?;
+    let started = tokio::select! {
+        started = begin(arguments) => started,
+        () = interruptions.next() => Err(anyhow!("interrupted")),
     };
-    let check = begin_check(service, &TerminalNotices).await?;
-    let base_model = check.base_model().to_owned();
+    let check = match started {
+        Ok(check) => check,
+        Err(error) => {
+            if is_json {
+                output::line(json!({ "url": url, "error": format!("{error:#}") }));
+            }
+            return Err(error);
+        }
+    };
     if !is_json {
-        let engine = match &path {
-            Some(path) => format!("compared with the embedded engine over {}", path.display()),
-            None => "compared with formulas alone; --path DIR has the embedded engine compared too".to_owned(),
-        };
-        output::line(format!("{base_model} at {}, {engine}", public_part(&url)));
+        output::line(format!("{} at {url}, {}", check.base_model(), compared_with(path.as_deref())));
     }
-    let paint = Paint::for_stdout();
-    let findings = check.run(|finding| {
+    let (paint, mut findings) = (Paint::for_stdout(), Vec::new());
+    let run = check.run(|finding| {
         if !is_json {
             output::line(row(finding, &paint));
         }
+        findings.push(finding.clone());
     });
-    let findings = findings.await?;
+    let ended = tokio::select! {
+        ended = run => ended.context("the check has ended early"),
+        () = interruptions.next() => Err(anyhow!("interrupted")),
+    };
+    let remains = check.clear().await;
     if is_json {
-        let (url, path) = (public_part(&url), path.map(|path| path.display().to_string()));
-        output::line(json!({ "url": url, "base_model": base_model, "path": path, "findings": findings }));
+        let path = path.map(|path| path.display().to_string());
+        let error = ended.as_ref().err().map(|error| format!("{error:#}"));
+        output::line(json!({
+            "url": url, "base_model": check.base_model(), "path": path, "findings": findings, "remains": remains,
+            "error": error,
+        }));
+    } else if !remains.is_empty() {
+        output::line(format!("left at the server, which did not remove it: {remains}"));
     }
+    ended?;
     let faults: Vec<&str> =
         findings.iter().filter(|finding| finding.verdict.is_fault()).map(|finding| finding.check.as_str()).collect();
     match faults.as_slice() {
         [] => Ok(()),
         faults => bail!("{} of {} checks failed: {}", faults.len(), findings.len(), faults.join(", ")),
+    }
+}
+
+async fn begin(arguments: LearnersCheckArguments) -> Result<LearnerCheck> {
+    let LearnersCheckArguments { url, base_model, path, api_key_env, lora_rank, timeout, json: _ } = arguments;
+    let timeout = seconds("--timeout", timeout)?;
+    let service = CheckedService { url, base_model, path, api_key_env, lora_rank, timeout };
+    begin_check(service, &TerminalNotices).await
+}
+
+fn compared_with(path: Option<&Path>) -> String {
+    match path {
+        Some(path) => format!("compared with the embedded engine over {}", path.display()),
+        None => "compared with formulas alone; --path DIR has the embedded engine compared too".to_owned(),
     }
 }
 

@@ -11,7 +11,7 @@ pub mod server;
 pub mod wire;
 
 pub use client::{
-    CheckFinding, CheckNumbers, CheckVerdict, FreshLearner, LearnerCheck, Need, Patience, TinkerLearner,
+    CheckFinding, CheckNumbers, CheckRemains, CheckVerdict, FreshLearner, LearnerCheck, Need, Patience, TinkerLearner,
     TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService, UnmetNeed,
     find_unmet_need,
 };

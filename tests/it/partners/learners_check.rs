@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Ran, Server, fulgurite, tiny_model, tiny_weights};
-use crate::tinker_host::TinkerKind;
+use crate::tinker_host::{Fault, TinkerKind};
 use serde_json::{Value, json};
 
 use super::tinker_models::{CONFIG, Host};
@@ -14,10 +15,14 @@ use super::tinker_models::{CONFIG, Host};
 fn check(url: &str, arguments: &[&str]) -> (BTreeMap<String, Value>, Ran) {
     let mut command = fulgurite(["learners", "check", url, "--json"]);
     let ran = Ran::from(command.args(arguments).output().unwrap());
-    let found: Value =
-        serde_json::from_str(ran.stdout.trim()).unwrap_or_else(|_| panic!("{}{}", ran.stdout, ran.stderr));
+    let found = object(&ran);
     let findings = found["findings"].as_array().unwrap().iter();
     (findings.map(|finding| (finding["check"].as_str().unwrap().to_owned(), finding.clone())).collect(), ran)
+}
+
+/// The one object that a check prints.
+fn object(ran: &Ran) -> Value {
+    serde_json::from_str(ran.stdout.trim()).unwrap_or_else(|_| panic!("{}{}", ran.stdout, ran.stderr))
 }
 
 fn verdicts(findings: &BTreeMap<String, Value>) -> BTreeMap<&str, &str> {
@@ -39,6 +44,12 @@ fn a_server_of_ours_agrees_with_the_engine_on_every_loss() {
         let finding = &findings[&format!("loss {check}")];
         assert_eq!(finding["logprob_difference"], 0.0, "{finding}");
         assert!(finding["update_cosine"].as_f64().unwrap() > 0.999, "{finding}");
+        // One gradient, but for rounding.
+        let has_slopes = !["cross_entropy", "gspo"].contains(&check);
+        assert_eq!(finding["slope_cosine"].as_f64().is_some_and(|cosine| cosine > 0.99), has_slopes, "{finding}");
+    }
+    for check in ["learning rate", "ppo clip thresholds", "cispo clip thresholds", "gspo clip thresholds", "dro beta"] {
+        assert!(findings.contains_key(check), "{check}");
     }
     assert_eq!(findings["weights for the sampler"]["logprob_difference"], 0.0);
     // Nothing is left there.
@@ -68,7 +79,16 @@ fn a_server_that_refuses_some_things_and_has_nonsense_losses_is_told_of_by_name(
     assert_eq!(ran.code, Some(1));
     let verdicts = verdicts(&findings);
     assert_eq!((verdicts["loss ppo"], verdicts["loss dro"]), ("refused", "refused"));
-    assert_eq!((verdicts["rank 32"], verdicts["rank 64"]), ("ok", "refused"));
+    // Its updates are the same at every rank, and with every learning rate.
+    assert_eq!((verdicts["rank 32"], verdicts["rank 64"]), ("ignored", "refused"));
+    assert_eq!((verdicts["learning rate"], verdicts["cispo clip thresholds"]), ("wrong", "wrong"));
+    for check in ["learning rate", "cispo clip thresholds"] {
+        assert!(findings[check]["message"].as_str().unwrap().ends_with("is ignored"), "{}", findings[check]);
+    }
+    assert_eq!(object(&ran)["remains"]["models"], json!([]), "{}", ran.stdout);
+    // It has no way to delete checkpoints.
+    let kept = object(&ran)["remains"]["checkpoints"].as_array().unwrap().len();
+    assert_eq!(kept, 2, "{}", ran.stdout);
     let message = findings["loss ppo"]["message"].as_str().unwrap();
     assert!(message.contains("the loss ppo is not supported"), "{message}");
     // It says 100 for each datum, whatever the logprobs are.
@@ -87,6 +107,64 @@ fn a_server_that_does_not_answer_ends_a_check_in_time() {
     let (findings, ran) = check(&host.server.url, &["--timeout", "1"]);
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!((ran.code, verdicts(&findings)["forward"]), (Some(1), "failed"), "{findings:?}");
+}
+
+/// Unloads that a service was asked for.
+fn unloads(host: &Host) -> usize {
+    host.server.posts("/api/v1/unload_model").len()
+}
+
+#[test]
+fn a_model_of_a_probe_that_was_not_answered_is_removed_and_what_stays_is_named() {
+    let host = Host::start(TinkerKind { hangs: true, ..TinkerKind::default() });
+    let (_, ran) = check(&host.server.url, &["--timeout", "1"]);
+    assert_eq!((unloads(&host), &object(&ran)["remains"]["models"]), (1, &json!([])));
+
+    let host = Host::start(TinkerKind { hangs: true, ..TinkerKind::default() });
+    for _ in 0..2 {
+        host.tinker.fail("unload_model", Fault::status(403, json!({ "detail": "not yours" })));
+    }
+    let ran = Ran::from(
+        fulgurite(["learners", "check", host.server.url.as_str(), "--timeout", "1"]).output().unwrap(),
+    );
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("left at the server, which did not remove it: model s1:train:0"), "{}", ran.stdout);
+}
+
+#[test]
+fn an_interrupted_check_removes_its_model() {
+    let host = Host::start(TinkerKind { hangs: true, ..TinkerKind::default() });
+    let mut command = fulgurite(["learners", "check", host.server.url.as_str(), "--json"]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while host.server.posts("/api/v1/forward_backward").is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap().success());
+    let ran = Ran::from(running.wait_with_output().unwrap());
+    assert_eq!((ran.code, object(&ran)["error"].as_str()), (Some(1), Some("interrupted")), "{}", ran.stderr);
+    assert_eq!((unloads(&host), &object(&ran)["remains"]["models"]), (1, &json!([])));
+}
+
+#[test]
+fn a_server_that_ends_ends_the_check_with_one_error() {
+    let host = Host::start(TinkerKind { passes: 4, ..TinkerKind::default() });
+    let (findings, ran) = check(&host.server.url, &["--timeout", "10"]);
+    assert_eq!(ran.code, Some(1));
+    // The first pass is the forward probe's, the others of a loss each are a pass and one after its update.
+    assert_eq!(verdicts(&findings).into_keys().collect::<Vec<_>>(), ["forward", "loss cross_entropy"]);
+    let error = object(&ran)["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("the check has ended early: the model host is not available: "), "{error}");
+    assert!(ran.stderr.starts_with("error: the check has ended early"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_check_that_cannot_begin_prints_an_object_too() {
+    let command = fulgurite(["learners", "check", "http://127.0.0.1:9", "--timeout", "2", "--json"]).output();
+    let ran = Ran::from(command.unwrap());
+    let found = object(&ran);
+    assert_eq!((ran.code, &found["url"]), (Some(1), &json!("http://127.0.0.1:9")), "{found}");
+    let error = found["error"].as_str().unwrap();
+    assert!(error.starts_with("the service cannot be checked: ") && error.contains("127.0.0.1:9"), "{error}");
 }
 
 #[test]

@@ -32,7 +32,8 @@ mod session;
 mod wire_pass;
 
 pub use check::{
-    CheckFinding, CheckNumbers, CheckVerdict, FreshLearner, LearnerCheck, Need, UnmetNeed, find_unmet_need,
+    CheckFinding, CheckNumbers, CheckRemains, CheckVerdict, FreshLearner, LearnerCheck, Need, UnmetNeed,
+    find_unmet_need,
 };
 pub use learner::{TinkerLearner, TinkerLearnerOptions};
 pub use patience::Patience;

@@ -267,12 +267,12 @@ impl TinkerService {
         }
     }
 
-    /// Has the service delete what is at a path, if it can.
-    pub(crate) async fn delete(&self, path: &str) {
-        match self.http.send(&Request::delete(path), self.patience.silence).await {
-            Ok(answer) if answer.status.is_success() => {}
-            Ok(answer) => tracing::debug!(status = %answer.status, path, "a checkpoint could not be deleted"),
-            Err(error) => tracing::debug!(%error, path, "a checkpoint could not be deleted"),
+    /// Has the service delete what is at a path.
+    pub(crate) async fn delete(&self, path: &str) -> Result<(), BackendError> {
+        let answer = self.http.send(&Request::delete(path), self.patience.silence).await?;
+        match answer.status.is_success() {
+            true => Ok(()),
+            false => Err(self.refusal(&answer).error),
         }
     }
 

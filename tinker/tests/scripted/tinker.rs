@@ -103,6 +103,7 @@ struct ServiceState {
     submitted: HashMap<String, (Vec<u8>, usize)>,
     results: Vec<ResultOf>,
     duplicates: usize,
+    passes: usize,
     violations: Vec<String>,
 }
 
@@ -127,6 +128,8 @@ pub struct TinkerKind {
     pub greatest_rank: u64,
     /// Whether training requests are taken and never answered.
     pub hangs: bool,
+    /// Passes after which every connection is reset.
+    pub passes: usize,
 }
 
 impl Default for TinkerKind {
@@ -142,6 +145,7 @@ impl Default for TinkerKind {
             refused_losses: Vec::new(),
             greatest_rank: u64::MAX,
             hangs: false,
+            passes: usize::MAX,
         }
     }
 }
@@ -216,6 +220,9 @@ impl Tinker {
         if path != "/api/v1/auth/token" && expected.is_some_and(|expected| !request.head.contains(&expected)) {
             return answer(401, "www-authenticate: Bearer error=\"invalid_token\"\r\n", b"{\"detail\": \"wrong key\"}");
         }
+        if self.state().passes >= self.kind.lock().unwrap().passes {
+            return ScriptedReply::Raw(vec![Step::Reset]);
+        }
         let fault = self.state().faults.get_mut(path).and_then(VecDeque::pop_front);
         match fault {
             None => self.effect(path, request),
@@ -288,6 +295,7 @@ impl Tinker {
             "unload_model" => ok(json!({ "request_id": "0" })),
             "forward_backward" => {
                 let message = ForwardBackwardRequest::decode(request.bytes.as_slice()).unwrap();
+                state.passes += 1;
                 if kind.hangs {
                     return ScriptedReply::Raw(vec![Step::Wait(Arc::default())]);
                 }

@@ -10,6 +10,8 @@ const TARGETS: usize = 12;
 const IDS: usize = 61;
 /// Distances of the logprobs that tokens were sampled with from the model's own: some beyond every usual bound of ratios.
 const OFFSETS: [f32; 5] = [0.0, 0.1, -0.1, 0.5, -0.5];
+/// A distance beyond every usual bound of ratios.
+const FAR: f32 = 0.5;
 const ADVANTAGES: [f32; 3] = [1.0, -0.5, 0.75];
 
 /// The tokens of each sequence, one more than it has targets.
@@ -32,6 +34,14 @@ pub(super) fn supervised(weights: &[f32]) -> Vec<Datum> {
     data(|_| LossInputs::Supervised { weights: weights.iter().copied().cycle().take(TARGETS).collect() })
 }
 
+/// The targets with a weight for each, in the order of sequences and places.
+pub(super) fn weighted(weights: &[f64]) -> Vec<Datum> {
+    data(|row| {
+        let own = weights.iter().skip(row * TARGETS).take(TARGETS);
+        LossInputs::Supervised { weights: own.map(|&weight| weight as f32).collect() }
+    })
+}
+
 /// Two targets for each place: the sequence's own, and another token.
 pub(super) fn soft_targets() -> Vec<Datum> {
     let sequences = sequences();
@@ -44,10 +54,19 @@ pub(super) fn soft_targets() -> Vec<Datum> {
 
 /// The targets as if they had been sampled: from logprobs near to the model's own, which are `logprobs`.
 pub(super) fn policy(logprobs: &[Vec<f32>]) -> Vec<Datum> {
+    sampled_from(logprobs, |row, place| OFFSETS[(row + place) % OFFSETS.len()])
+}
+
+/// The same, but a whole sequence is farther from the model's own than usual bounds of ratios.
+pub(super) fn far_policy(logprobs: &[Vec<f32>]) -> Vec<Datum> {
+    sampled_from(logprobs, |row, _| if row % 2 == 0 { FAR } else { -FAR })
+}
+
+fn sampled_from(logprobs: &[Vec<f32>], offset: impl Fn(usize, usize) -> f32) -> Vec<Datum> {
     data(|row| {
-        let own = logprobs[row].iter().zip(OFFSETS.into_iter().cycle().skip(row));
+        let own = logprobs[row].iter().enumerate();
         LossInputs::Policy {
-            logprobs: own.map(|(logprob, offset)| logprob + offset).collect(),
+            logprobs: own.map(|(place, logprob)| logprob + offset(row, place)).collect(),
             advantages: ADVANTAGES.into_iter().cycle().skip(row).take(TARGETS).collect(),
             mask: vec![1.0; TARGETS],
         }
@@ -61,7 +80,8 @@ mod tests {
     #[test]
     fn every_datum_is_valid_and_no_two_sequences_are_one() {
         let logprobs = vec![vec![-2.0; TARGETS]; ROWS];
-        for data in [supervised(&[1.0, -0.5]), soft_targets(), policy(&logprobs)] {
+        let weights: Vec<f64> = (0..ROWS * TARGETS).map(|place| place as f64).collect();
+        for data in [supervised(&[1.0, -0.5]), weighted(&weights), soft_targets(), policy(&logprobs)] {
             assert_eq!(data.len(), ROWS);
             data.iter().for_each(|datum| datum.validate().unwrap());
         }

@@ -7,7 +7,7 @@ use super::expectation::{is_close, mean_difference};
 use super::finding::{CheckFinding, CheckNumbers, CheckVerdict};
 use super::probe_model::Workbench;
 use super::sampling::sample;
-use super::update::update;
+use super::update::{optimizer, update};
 use crate::wire::LoraConfig;
 
 fn finding(check: &str, is_right: bool, difference: f64, right: &str, wrong: &str) -> CheckFinding {
@@ -24,7 +24,7 @@ pub(super) async fn check_saving(
 ) -> Result<CheckFinding, BackendError> {
     let data = batch::supervised(&[1.0, 0.5]);
     let model = bench.model(lora).await?;
-    let saved = update(&model, &data, LossFunction::CrossEntropy, 0.0).await?;
+    let saved = update(&model, &data, LossFunction::CrossEntropy, optimizer(0.0)).await?;
     let path = model.save(name).await?;
     let other = bench.model(lora).await?;
     other.load(path).await?;
@@ -42,7 +42,7 @@ pub(super) async fn check_weights_for_sampler(
 ) -> Result<CheckFinding, BackendError> {
     let data = batch::supervised(&[1.0, 0.5]);
     let model = bench.model(lora).await?;
-    update(&model, &data, LossFunction::CrossEntropy, 0.0).await?;
+    update(&model, &data, LossFunction::CrossEntropy, optimizer(0.0)).await?;
     let path = model.save_for_sampler(name).await?;
     let sample = sample(bench, Some(path)).await?;
     let base = bench.model(lora).await?;

@@ -38,6 +38,13 @@ pub(super) fn cosine(ones: &[f64], others: &[f64]) -> Option<f64> {
     (size > 0.0).then(|| dot(ones, others) / size)
 }
 
+/// How far numbers go along others, as a share of those; none where the others are zero.
+pub(super) fn share_along(numbers: &[f64], others: &[f64]) -> Option<f64> {
+    let size: f64 = others.iter().map(|other| other * other).sum();
+    let dot: f64 = numbers.iter().zip(others).map(|(number, other)| number * other).sum();
+    (size > 0.0).then(|| dot / size)
+}
+
 /// Whether a loss is what its formula gives. `slopes` say how large its terms are.
 pub(super) fn is_close_loss(loss: f64, expected: f64, slopes: &[f64]) -> bool {
     let size: f64 = slopes.iter().map(|slope| slope.abs()).sum();
@@ -121,6 +128,12 @@ mod tests {
                 assert!((measured - slope).abs() < 0.01, "{loss:?} {place}: {measured} {slope}");
             }
         }
+    }
+
+    #[test]
+    fn a_share_is_along_the_others_alone() {
+        assert_eq!(share_along(&[0.5, 7.0], &[2.0, 0.0]), Some(0.25));
+        assert_eq!(share_along(&[0.5], &[0.0]), None);
     }
 
     #[test]

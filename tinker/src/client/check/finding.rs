@@ -73,6 +73,10 @@ pub struct CheckNumbers {
     /// How much one update lowers the loss, to first order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
+    /// Cosine between the changes of logprobs that one update makes, and those by cross entropy whose weights are the loss's
+    /// slopes: they have one gradient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slope_cosine: Option<f64>,
     /// Cosine between the changes of logprobs that one update makes at the service and in the embedded engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_cosine: Option<f64>,

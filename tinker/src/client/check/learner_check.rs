@@ -7,13 +7,18 @@ use super::batch;
 use super::checkpoints::{check_saving, check_weights_for_sampler};
 use super::expectation::{is_close, mean_difference};
 use super::finding::{CheckFinding, CheckNumbers, CheckVerdict};
-use super::forms::{RANKS, SWITCHES, check_clipping, check_modules, check_rank, moved};
+use super::forms::{
+    RANKS, RankUpdate, SWITCHES, check_clipping, check_learning_rate, check_modules, check_rank, moved,
+};
 use super::fresh_learner::FreshLearner;
-use super::losses::{check_loss, check_unknown_loss, loss_probes, reference_update};
+use super::loss_options::{LOSS_OPTIONS, check_loss_options};
+use super::losses::{NEGATIVE_WEIGHTS, OwnCrossEntropy, check_loss, check_unknown_loss, loss_probes, reference_update};
 use super::probe_model::Workbench;
+use super::remains::CheckRemains;
 use super::sampling::{
     check_likeliest, check_prompt_logprobs, check_provenance, check_sampling, check_stable_reinforce,
 };
+use super::update::optimizer;
 use crate::client::patience::Patience;
 use crate::client::service::{TinkerOptions, TinkerService};
 use crate::wire::LoraConfig;
@@ -74,53 +79,98 @@ impl LearnerCheck {
         &self.bench.base_model
     }
 
-    /// Makes every probe; `report` is told of each as it ends.
+    /// Makes every probe, and reports each as it ends.
     ///
     /// # Errors
-    /// If the reference cannot learn.
-    pub async fn run(self, report: impl FnMut(&CheckFinding)) -> Result<Vec<CheckFinding>, BackendError> {
-        let Self { bench, lora, timeout, reference } = &self;
-        let (bench, lora) = (bench, *lora);
-        let mut course = Course { bench, timeout: *timeout, unanswered: 0, findings: Vec::new(), report };
-        let mut logprobs = Vec::new();
-        let of_reference = match reference {
-            Some(reference) => Some(reference(&lora)?.forward(batch::supervised(&[1.0]).into()).await?),
+    /// If the reference cannot learn, or the service is there no more: no other probe is made then.
+    pub async fn run(&self, report: impl FnMut(&CheckFinding)) -> Result<(), BackendError> {
+        let mut course = Course {
+            bench: &self.bench,
+            timeout: self.timeout,
+            unanswered: 0,
+            removed: None,
+            findings: Vec::new(),
+            report,
+        };
+        let logprobs = self.check_forward(&mut course).await?;
+        if !logprobs.is_empty() {
+            self.check_losses(&mut course, &logprobs).await?;
+            self.check_updates(&mut course).await;
+            self.check_sampling_and_checkpoints(&mut course, &logprobs).await;
+        } else if course.removed.is_none() {
+            let message = "nothing was checked: no logprobs came, with which all else is compared";
+            course.found(CheckFinding::new("all else", CheckVerdict::Failed, message));
+        }
+        match course.removed {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Removes what probes have made, and reports what stays at the service. To be called after [`LearnerCheck::run`], also
+    /// after one that was given up.
+    pub async fn clear(&self) -> CheckRemains {
+        self.bench.clear_all().await
+    }
+
+    /// The model's own logprobs of the known batch; none if they did not come.
+    async fn check_forward(
+        &self,
+        course: &mut Course<'_, impl FnMut(&CheckFinding)>,
+    ) -> Result<Vec<Vec<f32>>, BackendError> {
+        let of_reference = match &self.reference {
+            Some(reference) => Some(reference(&self.lora)?.forward(batch::supervised(&[1.0]).into()).await?),
             None => None,
         };
+        let mut logprobs = Vec::new();
         course
             .probe("forward", async {
-                logprobs = bench.model(lora).await?.forward(&batch::supervised(&[1.0])).await?;
+                logprobs = self.bench.model(self.lora).await?.forward(&batch::supervised(&[1.0])).await?;
                 Ok(forward_finding(&logprobs, of_reference.as_deref()))
             })
             .await;
-        if logprobs.is_empty() {
-            let message = "nothing was checked: no logprobs came, with which all else is compared";
-            course.found(CheckFinding::new("all else", CheckVerdict::Failed, message));
-            return Ok(course.findings);
-        }
-        let before = course.findings.len();
-        for probe in loss_probes(&logprobs) {
-            let expected = match reference {
+        Ok(logprobs)
+    }
+
+    async fn check_losses(
+        &self,
+        course: &mut Course<'_, impl FnMut(&CheckFinding)>,
+        logprobs: &[Vec<f32>],
+    ) -> Result<(), BackendError> {
+        let (bench, lora, before) = (&self.bench, self.lora, course.findings.len());
+        for probe in loss_probes(logprobs) {
+            let expected = match &self.reference {
                 Some(reference) => Some(reference_update(&probe, &lora, reference.as_ref()).await?),
                 None => None,
             };
-            course.probe(probe.name, check_loss(bench, &probe, lora, expected.as_ref())).await;
+            let is_known = course.verdict(NEGATIVE_WEIGHTS) == Some(CheckVerdict::Ok);
+            let own = if is_known { OwnCrossEntropy::Known } else { OwnCrossEntropy::Unknown };
+            course.probe(probe.name, check_loss(bench, &probe, lora, expected.as_ref(), own)).await;
         }
-        if course.findings[before..].iter().all(|finding| finding.verdict == CheckVerdict::Refused) {
+        let losses = &course.findings[before..];
+        if !losses.is_empty() && losses.iter().all(|finding| finding.verdict == CheckVerdict::Refused) {
             course.found(CheckFinding::new(
                 "any loss",
                 CheckVerdict::Failed,
                 "nothing can be trained: every loss is refused",
             ));
         }
+        for options in LOSS_OPTIONS {
+            course.probe(options.name, check_loss_options(bench, lora, options, logprobs)).await;
+        }
         course.probe("loss stable_reinforce", check_stable_reinforce(bench, lora)).await;
         course.probe("unknown loss", check_unknown_loss(bench, lora)).await;
+        Ok(())
+    }
+
+    /// The optimizer and the adapter, by what one update does.
+    async fn check_updates(&self, course: &mut Course<'_, impl FnMut(&CheckFinding)>) {
+        let (bench, lora) = (&self.bench, self.lora);
         let (mut with_all, mut is_repeated) = (Vec::new(), false);
         course
             .probe("repeated update", async {
-                with_all = moved(bench, lora, 0.0).await?;
-                let again = moved(bench, lora, 0.0).await?;
-                is_repeated = with_all == again;
+                with_all = moved(bench, lora, optimizer(0.0)).await?;
+                is_repeated = with_all == moved(bench, lora, optimizer(0.0)).await?;
                 let message = if is_repeated {
                     "the same seed gives the same update, to the bit"
                 } else {
@@ -130,8 +180,10 @@ impl LearnerCheck {
             })
             .await;
         if with_all.is_empty() {
+            course.skip("learning rate", "no update is known to compare it with");
             course.skip("gradient clipping", "no update is known to compare it with");
         } else {
+            course.probe("learning rate", check_learning_rate(bench, lora, &with_all)).await;
             course.probe("gradient clipping", check_clipping(bench, lora, &with_all)).await;
         }
         for switch in SWITCHES {
@@ -142,9 +194,18 @@ impl LearnerCheck {
             }
         }
         for rank in RANKS {
-            course.probe(&format!("rank {rank}"), check_rank(bench, LoraConfig { rank, ..lora })).await;
+            let known = is_repeated.then_some(RankUpdate { rank: lora.rank, changes: &with_all });
+            course.probe(&format!("rank {rank}"), check_rank(bench, LoraConfig { rank, ..lora }, known)).await;
         }
-        course.probe("prompt logprobs", check_prompt_logprobs(bench, &logprobs)).await;
+    }
+
+    async fn check_sampling_and_checkpoints(
+        &self,
+        course: &mut Course<'_, impl FnMut(&CheckFinding)>,
+        logprobs: &[Vec<f32>],
+    ) {
+        let (bench, lora) = (&self.bench, self.lora);
+        course.probe("prompt logprobs", check_prompt_logprobs(bench, logprobs)).await;
         course.probe("top-k prompt logprobs", check_likeliest(bench)).await;
         course.probe("sampled logprobs", check_sampling(bench, lora)).await;
         course.probe("provenance", check_provenance(bench, lora)).await;
@@ -152,7 +213,6 @@ impl LearnerCheck {
         let name = |kind: &str| format!("check-{kind}-{}", uuid::Uuid::now_v7().simple());
         course.probe("save and load", check_saving(bench, lora, &name("state"))).await;
         course.probe("weights for the sampler", check_weights_for_sampler(bench, lora, &name("sampler"))).await;
-        Ok(course.findings)
     }
 }
 
@@ -212,31 +272,57 @@ struct Course<'b, F> {
     timeout: Duration,
     /// Probes in a row that were not answered.
     unanswered: usize,
+    /// Why nothing more is asked: the service is there no more.
+    removed: Option<BackendError>,
     findings: Vec<CheckFinding>,
     report: F,
 }
 
 impl<F: FnMut(&CheckFinding)> Course<'_, F> {
     async fn probe(&mut self, check: &str, work: impl Future<Output = Result<CheckFinding, BackendError>>) {
+        if self.removed.is_some() {
+            return;
+        }
         if self.unanswered >= UNANSWERED {
             return self.skip(check, "the service has not answered the probes before");
         }
-        let finding = match tokio::time::timeout(self.timeout, work).await {
+        let ended = tokio::time::timeout(self.timeout, work).await;
+        self.unanswered = if ended.is_err() { self.unanswered + 1 } else { 0 };
+        let is_removed = match &ended {
+            Ok(Err(error)) => self.is_removed(error).await,
+            Ok(Ok(_)) | Err(_) => false,
+        };
+        let finding = match ended {
             Ok(Ok(finding)) => finding,
+            Ok(Err(error)) if is_removed => {
+                self.removed = Some(error);
+                return;
+            }
             Ok(Err(error)) => CheckFinding::of_error(check, &error),
             Err(_) => {
-                self.unanswered += 1;
                 let message = format!("no answer within {} s", self.timeout.as_secs_f64());
-                return self.found(CheckFinding::new(check, CheckVerdict::Failed, message));
+                CheckFinding::new(check, CheckVerdict::Failed, message)
             }
         };
-        self.unanswered = 0;
         self.bench.clear().await;
         self.found(finding);
     }
 
+    /// Whether a failure is that nothing answers at the service's address any more.
+    async fn is_removed(&self, error: &BackendError) -> bool {
+        let is_unavailable = |error: &BackendError| matches!(error, BackendError::Unavailable { .. });
+        is_unavailable(error) && self.bench.service.check_health().await.is_err_and(|error| is_unavailable(&error))
+    }
+
+    /// What was found of a check.
+    fn verdict(&self, check: &str) -> Option<CheckVerdict> {
+        self.findings.iter().find(|finding| finding.check == check).map(|finding| finding.verdict)
+    }
+
     fn skip(&mut self, check: &str, why: &str) {
-        self.found(CheckFinding::new(check, CheckVerdict::Skipped, why));
+        if self.removed.is_none() {
+            self.found(CheckFinding::new(check, CheckVerdict::Skipped, why));
+        }
     }
 
     fn found(&mut self, finding: CheckFinding) {

@@ -14,6 +14,11 @@ use super::update::{Update, optimizer, update, wire_pass};
 use crate::client::datums::loss_of;
 use crate::wire::LoraConfig;
 
+/// The probe of cross entropy with weights of either sign.
+pub(super) const NEGATIVE_WEIGHTS: &str = "negative weights";
+/// Two updates by one gradient have at least this cosine, also where adapters begin with other numbers.
+const LEAST_SLOPE_COSINE: f64 = 0.8;
+
 /// A loss over the known batch.
 #[derive(Clone, Debug)]
 pub(super) struct LossProbe {
@@ -27,7 +32,7 @@ pub(super) fn loss_probes(logprobs: &[Vec<f32>]) -> Vec<LossProbe> {
     let supervised = |name, data| LossProbe { name, loss: LossFunction::CrossEntropy, data };
     let mut probes = vec![
         supervised("loss cross_entropy", batch::supervised(&[1.0, 0.5])),
-        supervised("negative weights", batch::supervised(&[1.0, -0.5, -1.0])),
+        supervised(NEGATIVE_WEIGHTS, batch::supervised(&[1.0, -0.5, -1.0])),
         supervised("soft targets", batch::soft_targets()),
     ];
     let policy = batch::policy(logprobs);
@@ -63,19 +68,58 @@ pub(super) async fn reference_update(
     Ok(ReferenceUpdate { loss: pass.loss_sum, changes: changes(&pass.logprobs, &after), before: pass.logprobs })
 }
 
+/// Whether the service's own cross entropy is there to compare a policy's loss with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnCrossEntropy {
+    /// It is right, with weights of either sign.
+    Known,
+    /// It is refused, or wrong.
+    Unknown,
+}
+
 /// Makes one update, and compares it.
 pub(super) async fn check_loss(
     bench: &Workbench,
     probe: &LossProbe,
     lora: LoraConfig,
     reference: Option<&ReferenceUpdate>,
+    own: OwnCrossEntropy,
 ) -> Result<CheckFinding, BackendError> {
     let model = bench.model(lora).await?;
-    let update = update(&model, &probe.data, probe.loss, 0.0).await?;
-    Ok(compare(probe, &update, reference))
+    let update = update(&model, &probe.data, probe.loss, optimizer(0.0)).await?;
+    let of_slopes = match own {
+        OwnCrossEntropy::Known if has_token_slopes(probe.loss) => {
+            Some(update_by_slopes(bench, probe, lora, &update.before).await?)
+        }
+        OwnCrossEntropy::Known | OwnCrossEntropy::Unknown => None,
+    };
+    Ok(compare(probe, &update, reference, of_slopes.as_deref()))
 }
 
-fn compare(probe: &LossProbe, update: &Update, reference: Option<&ReferenceUpdate>) -> CheckFinding {
+/// Whether each token has a slope of its own: GSPO's ratio is a whole sequence's.
+fn has_token_slopes(loss: LossFunction) -> bool {
+    !matches!(loss, LossFunction::CrossEntropy | LossFunction::Gspo(_))
+}
+
+/// How one update of cross entropy moves the logprobs whose weights are a loss's slopes: its gradient is the loss's.
+async fn update_by_slopes(
+    bench: &Workbench,
+    probe: &LossProbe,
+    lora: LoraConfig,
+    logprobs: &[Vec<f32>],
+) -> Result<Vec<f64>, BackendError> {
+    let data = batch::weighted(&slopes(&probe.data, logprobs, probe.loss));
+    let model = bench.model(lora).await?;
+    let update = update(&model, &data, LossFunction::CrossEntropy, optimizer(0.0)).await?;
+    Ok(changes(&update.before, &update.after))
+}
+
+fn compare(
+    probe: &LossProbe,
+    update: &Update,
+    reference: Option<&ReferenceUpdate>,
+    of_slopes: Option<&[f64]>,
+) -> CheckFinding {
     let Update { reported_loss, before, after } = update;
     let slopes = slopes(&probe.data, before, probe.loss);
     let expected = loss_of(&probe.data, before, probe.loss);
@@ -87,6 +131,7 @@ fn compare(probe: &LossProbe, update: &Update, reference: Option<&ReferenceUpdat
         reference_loss: reference.map(|reference| reference.loss),
         logprob_difference: reference.map(|reference| mean_difference(before, &reference.before)),
         gain: Some(gain),
+        slope_cosine: of_slopes.and_then(|changes| cosine(&moved, changes)),
         update_cosine: reference.and_then(|reference| cosine(&moved, &reference.changes)),
     };
     let stated = match reported_loss {
@@ -107,6 +152,11 @@ fn compare(probe: &LossProbe, update: &Update, reference: Option<&ReferenceUpdat
         return wrong(format!(
             "{stated}; one update moves the logprobs the wrong way: the loss grows by {:.2e}",
             -gain
+        ));
+    }
+    if let Some(cosine) = numbers.slope_cosine.filter(|cosine| *cosine < LEAST_SLOPE_COSINE) {
+        return wrong(format!(
+            "{stated}; one update goes another way than cross entropy with this loss's slopes as weights: their cosine is {cosine:.3}"
         ));
     }
     if let Some(cosine) = numbers.update_cosine.filter(|cosine| *cosine <= 0.0) {
@@ -134,5 +184,34 @@ pub(super) async fn check_unknown_loss(bench: &Workbench, lora: LoraConfig) -> R
             Ok(CheckFinding::new(CHECK, CheckVerdict::Ok, "refused, as it must be"))
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An update that moves the logprobs by these changes, and reports the right loss.
+    fn moving(probe: &LossProbe, before: &[Vec<f32>], changes: &[f64]) -> Update {
+        let mut changes = changes.iter();
+        let mut moved = |logprob: &f32| logprob + *changes.next().unwrap() as f32 / 1000.0;
+        let after = before.iter().map(|row| row.iter().map(&mut moved).collect()).collect();
+        let loss = loss_of(&probe.data, before, probe.loss);
+        Update { reported_loss: Some(loss), before: before.to_vec(), after }
+    }
+
+    /// The batch's advantages are above 0 on average, so that such an update lowers the loss too.
+    #[test]
+    fn ppo_that_follows_the_gradient_of_cross_entropy_is_found() {
+        let logprobs = vec![vec![-2.0; 12]; 4];
+        let probe = loss_probes(&logprobs).into_iter().find(|probe| probe.name == "loss ppo").unwrap();
+        let slopes = slopes(&probe.data, &logprobs, probe.loss);
+        let right = compare(&probe, &moving(&probe, &logprobs, &slopes), None, Some(&slopes));
+        assert_eq!(right.verdict, CheckVerdict::Ok, "{right:?}");
+        let wrong = moving(&probe, &logprobs, &[1.0; 48]);
+        assert_eq!(compare(&probe, &wrong, None, None).verdict, CheckVerdict::Ok);
+        let found = compare(&probe, &wrong, None, Some(&slopes));
+        assert_eq!(found.verdict, CheckVerdict::Wrong, "{found:?}");
+        assert!(found.message.contains("goes another way than cross entropy"), "{found:?}");
     }
 }

@@ -58,7 +58,10 @@ pub async fn find_unmet_need(
 ) -> Result<Option<UnmetNeed>, BackendError> {
     let bench = Workbench::new(service, options.base_model.clone());
     let unmet = first_unmet(&bench, options.lora_config, needs).await;
-    bench.clear().await;
+    let remains = bench.clear_all().await;
+    if !remains.is_empty() {
+        tracing::warn!(service = %bench.service.name(), %remains, "what a start has asked with stays at the service");
+    }
     unmet
 }
 

@@ -1,34 +1,51 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fulgurite_backends::{AdamParameters, AnswerFault, BackendError};
 use fulgurite_types::Datum;
 
+use super::finding::CheckVerdict;
+use super::remains::CheckRemains;
 use crate::client::datums::{self, Pass};
 use crate::client::http::{Answer, Request};
 use crate::client::model::TrainedModel;
 use crate::client::service::{RequestKind, TinkerService};
 use crate::client::wire_pass::WirePass;
 use crate::wire::protobuf::ForwardBackwardOutput;
-use crate::wire::{CheckpointPath, LoraConfig, UnloadModelRequest};
+use crate::wire::{CheckpointPath, GetInfoRequest, GetInfoResponse, LoraConfig, UnloadModelRequest};
 
 /// How long what a check has made may take to be removed.
 const CLEANING: Duration = Duration::from_secs(5);
 /// After how many seconds a service may delete a check's checkpoints by itself, where it keeps count.
 const CHECKPOINT_SECONDS: u64 = 3600;
 
+/// What probes have made, and where it stands with its removal.
+#[derive(Debug, Default)]
+struct Made {
+    models: Vec<String>,
+    checkpoints: Vec<CheckpointPath>,
+    /// Models that were requested, and whose ids have not come.
+    unnamed_models: usize,
+    /// What a try to remove it has not removed.
+    models_left: Vec<String>,
+    checkpoints_left: Vec<CheckpointPath>,
+}
+
 /// Where probes make their models, and what is to be removed after them, also after one that was given up.
 #[derive(Debug)]
 pub(super) struct Workbench {
     pub(super) service: Arc<TinkerService>,
     pub(super) base_model: String,
-    models: Mutex<Vec<String>>,
-    checkpoints: Mutex<Vec<CheckpointPath>>,
+    made: Mutex<Made>,
 }
 
 impl Workbench {
     pub(super) fn new(service: Arc<TinkerService>, base_model: String) -> Self {
-        Self { service, base_model, models: Mutex::default(), checkpoints: Mutex::default() }
+        Self { service, base_model, made: Mutex::default() }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a model.
@@ -39,28 +56,66 @@ impl Workbench {
             id.clone_from(&model.id);
             Ok(Vec::new())
         });
-        created.await?;
-        self.models.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        Ok(ProbeModel { bench: self, model })
+        // A caller that goes away before the answer leaves it counted.
+        self.made().unnamed_models += 1;
+        let created = created.await;
+        let may_exist = created.as_ref().is_err_and(|error| CheckVerdict::of(error) == CheckVerdict::Failed);
+        let mut made = self.made();
+        made.unnamed_models -= usize::from(!may_exist);
+        created?;
+        made.models.push(id.clone());
+        drop(made);
+        Ok(ProbeModel { bench: self, model, id })
     }
 
-    /// Removes what was made.
+    /// Removes what was made. What stays all the same is not tried again until [`Workbench::clear_all`].
     pub(super) async fn clear(&self) {
-        let models = std::mem::take(&mut *self.models.lock().unwrap_or_else(PoisonError::into_inner));
-        let checkpoints = std::mem::take(&mut *self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner));
+        let (models, checkpoints) = {
+            let mut made = self.made();
+            let (models, checkpoints) = (std::mem::take(&mut made.models), std::mem::take(&mut made.checkpoints));
+            made.models_left.extend(models.iter().cloned());
+            made.checkpoints_left.extend(checkpoints.iter().cloned());
+            (models, checkpoints)
+        };
         let work = async {
-            for model_id in models {
-                if let Ok(request) = Request::post("api/v1/unload_model", &UnloadModelRequest { model_id }) {
-                    let _ = self.service.submit(&request).await;
+            for model in models {
+                if self.unload(&model).await {
+                    self.made().models_left.retain(|left| *left != model);
                 }
             }
-            for CheckpointPath { run, kind, name } in checkpoints {
+            for checkpoint in checkpoints {
+                let CheckpointPath { run, kind, name } = &checkpoint;
                 let path = format!("api/v1/training_runs/{run}/checkpoints/{}/{name}", kind.segment());
-                self.service.delete(&path).await;
+                if self.service.delete(&path).await.is_ok() {
+                    self.made().checkpoints_left.retain(|left| *left != checkpoint);
+                }
             }
         };
         if tokio::time::timeout(CLEANING, work).await.is_err() {
             tracing::debug!("what a check has made at {} could not be removed in time", self.service.name());
+        }
+    }
+
+    async fn unload(&self, model: &str) -> bool {
+        match Request::post("api/v1/unload_model", &UnloadModelRequest { model_id: model.to_owned() }) {
+            Ok(request) => self.service.submit(&request).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// Removes what was made, also what a try has left before, and reports what stays.
+    pub(super) async fn clear_all(&self) -> CheckRemains {
+        {
+            let made = &mut *self.made();
+            made.models.append(&mut made.models_left);
+            made.checkpoints.append(&mut made.checkpoints_left);
+        }
+        self.clear().await;
+        let made = self.made();
+        CheckRemains {
+            models: made.models_left.clone(),
+            checkpoints: made.checkpoints_left.iter().map(ToString::to_string).collect(),
+            unnamed_models: made.unnamed_models,
         }
     }
 }
@@ -70,6 +125,8 @@ impl Workbench {
 pub(super) struct ProbeModel<'b> {
     bench: &'b Workbench,
     model: TrainedModel,
+    /// The service's name for it.
+    id: String,
 }
 
 impl ProbeModel<'_> {
@@ -99,6 +156,18 @@ impl ProbeModel<'_> {
         }
     }
 
+    /// Its adapter's rank, if the service reports one.
+    pub(super) async fn reported_rank(&self) -> Result<Option<u32>, BackendError> {
+        let request = GetInfoRequest { model_id: self.id.clone() };
+        let info: Result<GetInfoResponse, _> = self.bench.service.post("api/v1/get_info", &request).await;
+        match info.map_err(BackendError::from) {
+            Ok(info) => Ok(info.lora_rank),
+            Err(error) if CheckVerdict::of(&error) == CheckVerdict::Failed => Err(error),
+            // Not every service has the route, nor the same answer.
+            Err(_) => Ok(None),
+        }
+    }
+
     fn broken(&self, message: String) -> BackendError {
         self.bench.service.broken_answer(AnswerFault::Unreadable { message })
     }
@@ -121,7 +190,7 @@ impl ProbeModel<'_> {
     /// Notes what is to be removed.
     fn keep(&self, path: String) -> String {
         if let Ok(parsed) = path.parse() {
-            self.bench.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).push(parsed);
+            self.bench.made().checkpoints.push(parsed);
         }
         path
     }
@@ -135,7 +204,7 @@ impl ProbeModel<'_> {
             Ok(Vec::new())
         });
         found.await?;
-        self.bench.models.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        self.bench.made().models.push(id);
         Ok(())
     }
 }

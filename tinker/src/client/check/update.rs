@@ -8,7 +8,7 @@ use crate::client::datums::{self, Pass};
 use crate::client::wire_pass::WirePass;
 
 /// The step of an update: large, so that it shows in any precision.
-const LEARNING_RATE: f64 = 1e-3;
+pub(super) const LEARNING_RATE: f64 = 1e-3;
 
 /// An optimizer that clips the gradient to a norm; 0 does not.
 pub(super) fn optimizer(gradient_clip_norm: f64) -> AdamParameters {
@@ -39,11 +39,11 @@ pub(super) async fn update(
     model: &ProbeModel<'_>,
     data: &[Datum],
     loss: LossFunction,
-    gradient_clip_norm: f64,
+    optimizer: AdamParameters,
 ) -> Result<Update, BackendError> {
     let output = model.pass(wire_pass(data, loss)?).await?;
     let before = model.logprobs(&output, data)?;
-    model.step(optimizer(gradient_clip_norm)).await?;
+    model.step(optimizer).await?;
     let after = model.forward(data).await?;
     Ok(Update { reported_loss: datums::reported_loss(&output), before, after })
 }

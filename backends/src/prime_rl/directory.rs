@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::options::PrimeRlOptions;
+use super::tensor_file::require_whole;
 use crate::BackendError;
 
 /// Weights are whole once one of these is beside them.
@@ -133,22 +134,44 @@ impl TrainerDirectory {
         Ok(None)
     }
 
-    /// Copies the weights after a step to a new directory: the trainer removes its own, or writes them anew.
-    pub(super) fn copy_weights(&self, step: u64, to: &Path) -> Result<(), BackendError> {
+    /// Copies the weights after a step to a new directory, and returns their files' names: the trainer removes its own, or writes
+    /// them anew. A file that is damaged leaves no copy.
+    pub(super) fn copy_weights(&self, step: u64, to: &Path) -> Result<Vec<String>, BackendError> {
         let from = self.weights(step);
-        std::fs::create_dir_all(to).map_err(|error| wrong(to, &error))?;
-        let entries = std::fs::read_dir(&from).map_err(|error| wrong(&from, &error))?;
-        for entry in entries {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&from).map_err(|error| wrong(&from, &error))? {
             let path = entry.map_err(|error| wrong(&from, &error))?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            if !path.is_file() || name.starts_with('.') || WHOLE.contains(&name) {
-                continue;
+            if path.is_file() && !name.starts_with('.') && !WHOLE.contains(&name) {
+                names.push(name.to_owned());
             }
-            let target = to.join(name);
-            std::fs::copy(&path, &target).map_err(|error| wrong(&target, &error))?;
         }
-        Ok(())
+        names.sort_unstable();
+        copy_files(&from, &names, to)?;
+        for name in names.iter().filter(|name| name.ends_with(".safetensors")) {
+            let Err(what) = require_whole(&to.join(name)) else { continue };
+            // It must not be taken for weights by whoever finds it.
+            let _ = std::fs::remove_dir_all(to);
+            let before = step.saturating_sub(1);
+            let message = format!(
+                "{what}: prime-rl's trainer has written damaged weights; remove {}, and start the trainer again from its checkpoint \
+                 of step {before}",
+                from.display()
+            );
+            return Err(wrong(&from.join(name), &message));
+        }
+        Ok(names)
     }
+}
+
+/// Copies files of these names to a new directory.
+pub(super) fn copy_files(from: &Path, names: &[String], to: &Path) -> Result<(), BackendError> {
+    std::fs::create_dir_all(to).map_err(|error| wrong(to, &error))?;
+    for name in names {
+        let source = from.join(name);
+        std::fs::copy(&source, to.join(name)).map_err(|error| wrong(&source, &error))?;
+    }
+    Ok(())
 }
 
 /// The steps that a folder has something of.

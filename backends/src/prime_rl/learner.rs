@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fulgurite_types::{Datum, WeightsVersion};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::directory::{TrainerDirectory, WrittenBatch, wrong};
+use super::directory::{TrainerDirectory, WrittenBatch, copy_files, wrong};
 use super::micro_batch::{MicroBatch, rank_files};
 use super::options::PrimeRlOptions;
 use crate::{AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, OptimizerStep};
@@ -36,11 +36,23 @@ struct State {
     step: u64,
     /// What the next update learns from.
     batches: Vec<MicroBatch>,
+    /// The run's own copy of the weights after that step, if it goes on from one.
+    copy: Option<WeightsCopy>,
+}
+
+/// Files of weights in a checkpoint.
+#[derive(Clone, Debug)]
+struct WeightsCopy {
+    directory: PathBuf,
+    names: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Checkpoint {
     step: u64,
+    /// The files of weights beside it. Checkpoints of 0.1.0 do not list them.
+    #[serde(default)]
+    weights: Vec<String>,
 }
 
 impl PrimeRlLearner {
@@ -106,6 +118,25 @@ impl PrimeRlLearner {
     }
 }
 
+impl PrimeRlLearner {
+    /// Copies the weights after the last step to a new directory, and returns their files' names. A trainer that has removed them
+    /// is not waited for where the checkpoint that the run goes on from holds them.
+    async fn copy_weights(&self, directory: &Path) -> Result<Vec<String>, BackendError> {
+        let (step, copy) = self.with_state(|state| (state.step, state.copy.clone()));
+        let to = directory.to_owned();
+        match copy {
+            Some(WeightsCopy { directory: from, names }) if !self.directory.has_weights(step)? => {
+                let work = move |_: &TrainerDirectory| copy_files(&from, &names, &to).map(|()| names);
+                self.on_files(work).await
+            }
+            _ => {
+                self.wait_for(step, &Arc::default()).await?;
+                self.on_files(move |directory| directory.copy_weights(step, &to)).await
+            }
+        }
+    }
+}
+
 fn refused(what: &str) -> BackendError {
     BackendError::Configuration { message: format!("learner = \"prime-rl\" {what}") }
 }
@@ -154,16 +185,16 @@ impl Learner for PrimeRlLearner {
             self.write(step, &files).await?;
         }
         self.wait_for(step, &files).await?;
-        self.with_state(|state| state.step = step);
+        self.with_state(|state| (state.step, state.copy) = (step, None));
         Ok(OptimizerStep { gradient_norm: f64::NAN, ..OptimizerStep::default() })
     }
 
     /// The weights, and which step they are after; the trainer keeps its optimizer itself.
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
         let step = self.with_state(|state| state.step);
-        self.save_weights(directory).await?;
+        let weights = self.copy_weights(directory).await?;
         let path = directory.join(CHECKPOINT);
-        let json = serde_json::to_string(&Checkpoint { step });
+        let json = serde_json::to_string(&Checkpoint { step, weights });
         let json = json.map_err(|error| BackendError::Internal { message: error.to_string() })?;
         std::fs::write(&path, json).map_err(|error| wrong(&path, &error))?;
         std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(|error| wrong(&path, &error))
@@ -172,7 +203,7 @@ impl Learner for PrimeRlLearner {
     async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
         let path = directory.join(CHECKPOINT);
         let text = std::fs::read_to_string(&path).map_err(|error| wrong(&path, &error))?;
-        let Checkpoint { step } = serde_json::from_str(&text).map_err(|error| wrong(&path, &error))?;
+        let Checkpoint { step, weights } = serde_json::from_str(&text).map_err(|error| wrong(&path, &error))?;
         if let Some(newest) = self.directory.newest_weights()?.filter(|newest| *newest > step + 1) {
             let message = format!(
                 "is behind prime-rl's trainer, which is at step {newest}: start the trainer again from its checkpoint of step \
@@ -180,18 +211,87 @@ impl Learner for PrimeRlLearner {
             );
             return Err(wrong(directory, &message));
         }
-        self.with_state(|state| *state = State { step, batches: Vec::new() });
+        let copy = WeightsCopy { directory: directory.to_owned(), names: weights };
+        let copy = Some(copy).filter(|copy| !copy.names.is_empty());
+        self.with_state(|state| *state = State { step, batches: Vec::new(), copy });
         Ok(())
     }
 
     async fn save_weights(&self, directory: &Path) -> Result<(), BackendError> {
-        let step = self.with_state(|state| state.step);
-        self.wait_for(step, &Arc::default()).await?;
-        let to = directory.to_owned();
-        self.on_files(move |directory| directory.copy_weights(step, &to)).await
+        self.copy_weights(directory).await.map(drop)
     }
 
     async fn publish_weights(&self, _: WeightsVersion) -> Result<(), BackendError> {
         Err(BackendError::Internal { message: "prime-rl's weights are published from a directory".to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safetensors::tensor::{Dtype, TensorView};
+
+    use super::*;
+
+    /// Weights of one tensor that the trainer offers after a step.
+    fn broadcast(root: &Path, step: u64, value: u8) -> PathBuf {
+        let numbers = [value; 16];
+        let view = TensorView::new(Dtype::F32, vec![4], &numbers).unwrap();
+        let directory = root.join(format!("broadcasts/step_{step}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("model.safetensors"), safetensors::serialize([("w", view)], None).unwrap())
+            .unwrap();
+        std::fs::write(directory.join("config.json"), "{}").unwrap();
+        std::fs::write(directory.join("STABLE"), "").unwrap();
+        directory
+    }
+
+    fn learner(root: &Path) -> PrimeRlLearner {
+        // The weights that are there need no wait, and those that are not are given up at once.
+        let options =
+            PrimeRlOptions { directory: root.to_owned(), timeout_seconds: 0.001, ..PrimeRlOptions::default() };
+        PrimeRlLearner::open(options, 1.0).unwrap()
+    }
+
+    /// The trainer keeps a few of its broadcasts, and a run may go on long after.
+    #[tokio::test]
+    async fn a_run_goes_on_from_its_own_copy_of_weights_that_the_trainer_has_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let offered = broadcast(root, 0, 7);
+        let weights = std::fs::read(offered.join("model.safetensors")).unwrap();
+        let checkpoint = root.join("checkpoint");
+        learner(root).save_checkpoint(&checkpoint).await.unwrap();
+        std::fs::remove_dir_all(offered).unwrap();
+        let missing = learner(root).save_weights(&root.join("new")).await.unwrap_err().to_string();
+        assert!(missing.contains("has written no weights to "), "{missing}");
+
+        let resumed = learner(root);
+        resumed.load_checkpoint(&checkpoint).await.unwrap();
+        let published = root.join("published");
+        resumed.save_weights(&published).await.unwrap();
+        assert!(std::fs::read(published.join("model.safetensors")).unwrap() == weights);
+        assert!(!published.join(CHECKPOINT).exists());
+        // And what is saved of that is whole again.
+        let again = root.join("again");
+        resumed.save_checkpoint(&again).await.unwrap();
+        learner(root).load_checkpoint(&again).await.unwrap();
+        // Weights that the trainer still has come first.
+        broadcast(root, 0, 9);
+        resumed.save_weights(&root.join("newest")).await.unwrap();
+        assert!(std::fs::read(root.join("newest/model.safetensors")).unwrap() != weights);
+    }
+
+    #[tokio::test]
+    async fn damaged_weights_are_refused_with_their_file_and_leave_no_copy() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let file = broadcast(root, 0, 7).join("model.safetensors");
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &bytes[..bytes.len() - 4]).unwrap();
+        let copy = root.join("published");
+        let refused = learner(root).save_weights(&copy).await.unwrap_err().to_string();
+        let words = format!("{}: has {} bytes, and by its header {}", file.display(), bytes.len() - 4, bytes.len());
+        assert!(refused.starts_with(&words) && refused.contains("remove "), "{refused}");
+        assert!(!copy.exists());
     }
 }

@@ -46,7 +46,9 @@ impl ExclusiveLock {
             }
             // Whoever held it before may have removed the file meanwhile, and another may have made it anew.
             if is_at(&file, &path) {
-                let holder = json!({ "pid": std::process::id(), "command": command, "since": time::now() });
+                let holder = json!({
+                    "pid": std::process::id(), "host": host(), "command": command, "since": time::now(),
+                });
                 file.set_len(0).and_then(|()| writeln!(file, "{holder}")).with_context(cannot)?;
                 return Ok(Self { path, _file: file });
             }
@@ -126,6 +128,12 @@ fn is_at(file: &File, path: &Path) -> bool {
     same().is_ok_and(|(one, other)| (one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
+/// This machine's name.
+fn host() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned())
+}
+
 /// Who holds a lock.
 struct Holder {
     text: String,
@@ -140,7 +148,10 @@ fn holder(file: &mut File) -> Holder {
     let (pid, command, since) = (stated["pid"].as_u64(), stated["command"].as_str(), stated["since"].as_f64());
     let text = match (pid, command, since) {
         (Some(pid), Some(command), Some(since)) => {
-            format!("`{command}` (process {pid}, since {} UTC)", time::text(since))
+            // Of a disk that several machines see.
+            let elsewhere = stated["host"].as_str().filter(|there| host().is_some_and(|here| here != *there));
+            let elsewhere = elsewhere.map(|host| format!(" on {host}")).unwrap_or_default();
+            format!("`{command}` (process {pid}{elsewhere}, since {} UTC)", time::text(since))
         }
         // It has the lock, and is about to say who it is.
         _ => "another process".to_owned(),
@@ -161,6 +172,11 @@ mod tests {
         let words = format!("it is in use by `fulgurite serve` (process {}, since ", std::process::id());
         assert!(refused.starts_with(&words), "{refused}");
         assert!(is_held(&path));
+        // A process of another machine, whose number says nothing here.
+        let elsewhere = json!({ "pid": 7, "host": "another-machine", "command": "fulgurite train", "since": 0.0 });
+        std::fs::write(&path, elsewhere.to_string()).unwrap();
+        let refused = ExclusiveLock::take(path.clone(), "it", "fulgurite train", "").unwrap_err().to_string();
+        assert!(refused.contains("(process 7 on another-machine, since "), "{refused}");
         drop(lock);
         assert!(!path.exists() && !is_held(&path));
         // A file that nobody holds locks nothing: its process was killed.

@@ -93,6 +93,26 @@ fn either_side_goes_on_after_a_kill() {
 }
 
 #[test]
+fn one_run_at_a_time_has_the_trainers_directory() {
+    let setup = Setup::new(1);
+    // Without a trainer it waits for the first weights.
+    let mut first = setup.project.command("first").stdout(Stdio::null()).spawn().unwrap();
+    let lock = setup.project.path("prime/fulgurite.lock");
+    eventually("a lock", || std::fs::read_to_string(&lock).is_ok_and(|text| text.contains("pid")).then_some(()));
+    let second = setup.project.command("second").args(["--seed", "2"]).output().unwrap();
+    let refused = Ran::from(second).failure(setup.project.directory.path());
+    let words = format!("prime, is in use by `fulgurite train` (process {}, since ", first.id());
+    assert!(refused.contains(&words) && refused.contains("([prime_rl] directory)"), "{refused}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // What a process that was killed has left locks nothing.
+    assert!(lock.exists());
+    let _trainer = setup.trainer();
+    let there = setup.project.train("third", &["--max-steps", "1"]).pop().unwrap();
+    assert_eq!(there["steps"], 1, "{there}");
+}
+
+#[test]
 fn several_ranks_share_a_batch() {
     let setup = Setup::new(3);
     let _trainer = setup.trainer();
@@ -122,7 +142,13 @@ fn what_prime_rl_cannot_do_is_refused_at_the_start() {
     insta::assert_snapshot!(refused(vllm, table, "loss = \"ppo\""), @r#"[trainer] loss is of prime-rl's own config, where learner = "prime-rl": leave it out"#);
     insta::assert_snapshot!(refused(vllm, table, "kl = { coefficient = 0.1 }"), @r#"[trainer] kl needs logprobs of the weights that train, which learner = "prime-rl" does not report: leave it out"#);
     insta::assert_snapshot!(refused(vllm, table, "weight_decay = 0.1"), @r#"[trainer] weight_decay is of prime-rl's own config, where learner = "prime-rl": leave it out"#);
+    for set in ["gradient_clip_norm = 0.5", "beta1 = 0.8", "beta2 = 0.99"] {
+        let (key, message) = (set.split(' ').next().unwrap(), refused(vllm, table, set));
+        assert!(message.starts_with(&format!("[trainer] {key} is of prime-rl's own config")), "{message}");
+    }
     insta::assert_snapshot!(refused(vllm, table, "warmup = 0.1"), @r#"[trainer] warmup is of prime-rl's own config, where learner = "prime-rl": leave it out"#);
+    insta::assert_snapshot!(refused(vllm, table, ""), @"[directory]/prime: is no directory ([prime_rl] directory): it is the trainer's output directory");
+    assert!(!project.path("refused").exists(), "no run was begun");
     insta::assert_snapshot!(refused(vllm, table, "substeps = 2"), @"[trainer] substeps is more than 1, and prime-rl makes one step of an update: leave it out");
 }
 

@@ -15,6 +15,7 @@ use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};
 use fulgurite_config::redaction::public_part;
 use fulgurite_config::sampling_limits::sampling_limits;
 use fulgurite_engine::Engine;
+use fulgurite_lab::records::exclusive_lock::ExclusiveLock;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use fulgurite_renderers::{Renderer, recommended_renderers};
 use fulgurite_tinker::server::TinkerBase;
@@ -22,12 +23,15 @@ use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_tinker::{
     Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
+use fulgurite_trainer::TrainerOptions;
 use serde_json::Value;
 
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_directory::{holds_weights, model_directory};
 use crate::notices::Notices;
 
+/// The file in the directory of prime-rl's trainer that the run locks which it trains for.
+const TRAINER_LOCK: &str = "fulgurite.lock";
 /// Rank of the adapters that are trained at a service unless told otherwise.
 const SERVICE_RANK: u32 = 32;
 
@@ -109,6 +113,8 @@ pub struct TrainedModel {
     pub learner: Arc<dyn Learner>,
     /// The GPU that its hosts and its learner have by turns, if they do.
     pub gpu: Option<Arc<SharedGpu>>,
+    /// Keeps other runs from what trains it, as long as it is kept.
+    pub trainer_lock: Option<ExclusiveLock>,
     /// Works as long as it is kept.
     _engine: Option<Engine>,
 }
@@ -131,21 +137,21 @@ impl TrainedModel {
             if config.torch.shares_gpu {
                 let gpu = SharedGpu::new(served.sampler.clone(), learner);
                 let learner = Arc::new(PublishingLearner::new(gpu.learner(), gpu.receiver(), published, source));
-                return Ok(Self { served, learner, gpu: Some(gpu), _engine: engine });
+                return Ok(Self { served, learner, gpu: Some(gpu), trainer_lock: None, _engine: engine });
             }
             let learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
-            return Ok(Self { served, learner, gpu: None, _engine: engine });
+            return Ok(Self { served, learner, gpu: None, trainer_lock: None, _engine: engine });
         }
         if entry.learner == LearnerKind::PrimeRl {
             let served = remote_model(entry, path, config)?;
             let (learner, source) = prime_rl_learner(entry, loaded)?;
             let learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
-            return Ok(Self { served, learner, gpu: None, _engine: None });
+            return Ok(Self { served, learner, gpu: None, trainer_lock: None, _engine: None });
         }
         if entry.backend == Backend::Tinker {
             let served = remote_model(entry, path, config)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
-            return Ok(Self { served, learner, gpu: None, _engine: None });
+            return Ok(Self { served, learner, gpu: None, trainer_lock: None, _engine: None });
         }
         let LoadedModel { mut served, engine } =
             LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
@@ -157,7 +163,7 @@ impl TrainedModel {
             served.sampler = Arc::new(hosts);
             learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
         }
-        Ok(Self { served, learner, gpu: None, _engine: Some(engine) })
+        Ok(Self { served, learner, gpu: None, trainer_lock: None, _engine: Some(engine) })
     }
 }
 
@@ -300,15 +306,39 @@ fn prime_rl_options(loaded: &LoadedConfig) -> PrimeRlOptions {
     PrimeRlOptions { directory: loaded.resolve(&options.directory), ..options.clone() }
 }
 
-/// Refuses a trainer that keeps steps of another run, where the run that begins has published nothing yet.
+/// Keeps prime-rl's trainer for a run, if that is what trains: for as long as the lock is held, no other run uses its directory.
+/// The system lets go of the lock of a process that has ended.
 ///
 /// # Errors
-/// If the trainer has such steps, or its directory cannot be read.
-pub fn refuse_used_trainer(entry: &ModelEntry, loaded: &LoadedConfig, published: &Path) -> Result<()> {
-    if entry.learner == LearnerKind::PrimeRl && !published.exists() {
-        PrimeRlLearner::require_unused(&prime_rl_options(loaded))?;
+/// If another run uses it, if it has steps of another run and this one has published nothing yet, or if its directory cannot be
+/// read.
+pub fn claim_trainer(entry: &ModelEntry, loaded: &LoadedConfig, published: &Path) -> Result<Option<ExclusiveLock>> {
+    if entry.learner != LearnerKind::PrimeRl {
+        return Ok(None);
     }
-    Ok(())
+    let options = prime_rl_options(loaded);
+    let what = format!("the directory of prime-rl's trainer, {},", options.directory.display());
+    let hint = ": give each run and its trainer a directory of their own ([prime_rl] directory)";
+    let lock = ExclusiveLock::take(options.directory.join(TRAINER_LOCK), &what, "fulgurite train", hint)?;
+    if !published.exists() {
+        PrimeRlLearner::require_unused(&options)?;
+    }
+    Ok(Some(lock))
+}
+
+/// Looks for the directory of prime-rl's trainer, before anything is made of a run.
+///
+/// # Errors
+/// If it is not there.
+pub fn check_trainer(entry: &ModelEntry, loaded: &LoadedConfig) -> Result<()> {
+    if entry.learner != LearnerKind::PrimeRl {
+        return Ok(());
+    }
+    let usual = TrainerOptions::default().common.learning_rate;
+    if loaded.config.trainer.common.learning_rate != usual {
+        tracing::warn!("[trainer] learning_rate is not used: prime-rl's trainer has its own");
+    }
+    prime_rl_learner(entry, loaded).map(drop)
 }
 
 fn torch_options(loaded: &LoadedConfig) -> TorchOptions {

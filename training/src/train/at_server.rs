@@ -28,7 +28,7 @@ use super::sft::AuxiliaryFiles;
 use crate::auxiliary::pairwise_judge::OpenJudge;
 use crate::auxiliary::reference::ReferenceModel;
 use crate::auxiliary::teachers::OpenTeachers;
-use crate::models::open::{ServersModel, refuse_used_trainer};
+use crate::models::open::{ServersModel, claim_trainer};
 use crate::notices::{Notices, warn};
 use crate::runners::{AgentsServer, Runner, rollout_config};
 use crate::start::at_server::{ModelStart, StartAtServer};
@@ -276,7 +276,7 @@ impl Daemon {
             let (server, run_id) = (self.server.clone(), &self.identity.run_id);
             let ModelStart { start, replaces, .. } = self.start;
             let served = RemotelyServedModel::new(server, &self.model.name, run_id, start, replaces);
-            refuse_used_trainer(&self.model, &self.loaded, &published)?;
+            let _trainer_lock = claim_trainer(&self.model, &self.loaded, &published)?;
             let opened = ServersModel::open(&self.model, &self.model_directory, published, &self.loaded, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer, self.notices.as_ref())?;
             let teachers =

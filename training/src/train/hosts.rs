@@ -7,7 +7,7 @@ use fulgurite_backends::SharedGpu;
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::ModelEntry;
 
-use crate::models::open::{TrainedModel, refuse_used_trainer};
+use crate::models::open::{TrainedModel, claim_trainer};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 pub(super) const PUBLISHED_WEIGHTS: &str = "published";
@@ -20,8 +20,9 @@ pub(super) async fn open_trained(
     run_directory: &Path,
 ) -> Result<TrainedModel> {
     let published = run_directory.join(PUBLISHED_WEIGHTS);
-    refuse_used_trainer(model, loaded, &published)?;
-    let opened = TrainedModel::open(model, model_directory, published, loaded)?;
+    let trainer_lock = claim_trainer(model, loaded, &published)?;
+    let mut opened = TrainedModel::open(model, model_directory, published, loaded)?;
+    opened.trainer_lock = trainer_lock;
     if let Some(gpu) = &opened.gpu {
         gpu.prepare().await?;
     }

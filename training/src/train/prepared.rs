@@ -15,7 +15,7 @@ use fulgurite_trainer::{Reporter, Tasks};
 use super::commands::Commands;
 use super::data_checks;
 use crate::models::model_or_base::model_or_base;
-use crate::models::open::check_learner;
+use crate::models::open::{check_learner, check_trainer};
 use crate::models::service_needs::check_service;
 use crate::notices::Notices;
 use crate::start::options::TrainOptions;
@@ -57,6 +57,7 @@ impl Prepared {
         if !model_path(&loaded, &model).exists() {
             check_learner(&model, &loaded)?;
         }
+        check_trainer(&model, &loaded).with_context(file)?;
         check_service(&loaded, &model).await.with_context(file)?;
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;
         Ok(Self { loaded, options, commands, reporter, notices, model, model_directory, tasks, started })

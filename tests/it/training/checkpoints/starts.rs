@@ -1,7 +1,7 @@
 //! `fulgurite train --server` begun where weights are behind the model already: they change only if the command says so.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::common::{Process, Ran, Server, client, eventually, fulgurite, model_flag, run, tiny_model};
 use crate::training::harvest::{ask, recorded, train, write_config};
@@ -50,10 +50,31 @@ impl Served {
 
     /// A run in the background, which waits where there is nothing to learn from.
     pub(super) fn started(&self, run: &str, more: &[&str]) -> Process {
-        let mut command = self.command(run, more);
-        let log = std::fs::File::create(self.log(run)).unwrap();
-        command.stdout(Stdio::null()).stderr(log);
+        self.written(self.command(run, more), run)
+    }
+
+    /// The same for people: its first line says that it has begun, after all that is looked at before.
+    fn shown(&self, run: &str, more: &[&str]) -> Process {
+        let mut command = fulgurite(["train", "--server", &self.server.url, "--run-directory"]);
+        command.arg(self.path(run)).arg(&self.config).args(more);
+        self.written(command, run)
+    }
+
+    fn written(&self, mut command: Command, run: &str) -> Process {
+        let file = |path| std::fs::File::create(path).unwrap();
+        command.stdout(file(self.output(run))).stderr(file(self.log(run)));
         Process::spawn(command)
+    }
+
+    fn output(&self, run: &str) -> PathBuf {
+        self.path(&format!("{run}.out"))
+    }
+
+    fn has_started(&self, run: &str) {
+        let words = format!("run {run}");
+        eventually("its first line", || {
+            std::fs::read_to_string(self.output(run)).unwrap().contains(&words).then_some(())
+        });
     }
 
     pub(super) fn log(&self, run: &str) -> PathBuf {
@@ -136,7 +157,8 @@ fn a_start_changes_what_is_behind_a_model_only_if_it_is_told_to() {
     first.kill();
     it.is_refused("second", &[], "`hello` has version 3 of run first after 3 updates, put there ");
     // The same update makes the same weights.
-    let mut first = it.started("first", &goes_on);
+    let mut first = it.shown("first", &goes_on);
+    it.has_started("first");
     it.called(0..4);
     assert_eq!(it.behind(), third);
 

@@ -25,7 +25,12 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
     }
     let scratch = tempfile::tempdir().context("cannot make a directory for the dry run")?;
     let directory = scratch.path().join("run");
-    let PlannedRun { config, held_out, last } = train::train_one_group(arguments, directory.clone()).await?;
+    let planned = train::train_one_group(arguments, directory.clone()).await;
+    if let (Some(plan), Err(error), true) = (&plan, &planned, is_json) {
+        // What is missing to make the update, such as PyTorch, changes nothing of the plan.
+        output::line(json!({ "plan": plan, "error": format!("{error:#}") }));
+    }
+    let PlannedRun { config, held_out, last } = planned?;
     let (store, run) = registry::open(&directory).await?;
     let steps = store.runs().steps(&run.run_id).await?;
     let rollouts = group::group_of(&store, &run.run_id, &config).await?;

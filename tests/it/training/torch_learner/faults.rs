@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::Ran;
 use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN};
+use crate::common::{Ran, fulgurite};
 
 /// What the command says of a run whose `[torch]` has this line.
 fn refused(torch: &str) -> String {
@@ -32,6 +32,20 @@ fn an_interpreter_without_the_package_is_told_how_to_get_it() {
     let error = refused(&format!("python = {python:?}"));
     assert!(error.contains("has no package fulgurite.learner"), "{error}");
     assert!(error.contains(&format!("{} -m pip install 'fulgurite[torch]'", python.display())), "{error}");
+}
+
+#[test]
+fn a_dry_run_has_its_plan_where_the_package_is_missing() {
+    let project = Project::new(UNEVEN, SMALL);
+    project.train("here", &[]);
+    project.change_config("backend = \"embedded\"", "backend = \"embedded\"\nlearner = \"torch\"");
+    project.change_config("[runner]", "[torch]\npython = \"no/such/python\"\n\n[runner]");
+    let mut command = fulgurite(["train", "t.toml", "--dry-run", "--json"]);
+    let ran = Ran::from(command.current_dir(project.directory.path()).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let planned: serde_json::Value = serde_json::from_str(ran.stdout.trim()).unwrap();
+    assert!(planned["plan"]["host"]["torch"]["weights"].as_u64().unwrap() > 0, "{planned}");
+    assert!(planned["error"].as_str().unwrap().contains("no/such/python ([torch] python)"), "{planned}");
 }
 
 #[test]

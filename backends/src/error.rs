@@ -48,6 +48,12 @@ pub enum BackendError {
         /// What is wrong, and with which part of the configuration.
         message: String,
     },
+    /// A remote host refuses the key that it is sent, or is sent none.
+    #[error("{message}")]
+    KeyRefused {
+        /// What the host answers, and where its key comes from.
+        message: String,
+    },
     /// A server cannot read the weights that are to be put behind its model, or has no model that they are for.
     #[error("{message}")]
     Unread {
@@ -89,6 +95,7 @@ impl BackendError {
             | Self::Files { .. }
             | Self::Damaged(_)
             | Self::Configuration { .. }
+            | Self::KeyRefused { .. }
             | Self::BrokenAnswer { .. }
             | Self::Internal { .. } => true,
         }

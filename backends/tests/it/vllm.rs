@@ -249,7 +249,7 @@ async fn refusals_say_whose_fault_they_are() {
         ),
         (
             ScriptedReply::Json(401, json!({ "error": "Unauthorized" })),
-            |error| matches!(error, BackendError::Configuration { message } if message.contains("api_key_env")),
+            |error| matches!(error, BackendError::KeyRefused { message } if message.contains("api_key_env")),
         ),
         (ScriptedReply::Json(429, json!({})), |error| matches!(error, BackendError::Unavailable { .. })),
         (ScriptedReply::Json(500, json!({ "detail": "oops" })), |error| {

@@ -381,6 +381,7 @@ define_errors! {
             BackendError::Files { .. }
             | BackendError::Damaged(_)
             | BackendError::Configuration { .. }
+            | BackendError::KeyRefused { .. }
             | BackendError::Superseded { .. }
             | BackendError::Unread { .. }
             | BackendError::Internal { .. } => ErrorDetails::new(StatusCode::INTERNAL_SERVER_ERROR, None),

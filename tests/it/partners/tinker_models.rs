@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::{Ran, Server, fulgurite, run, tiny_model};
 use crate::scripted::ScriptedServer;
-use crate::tinker_host::{Tinker, TinkerKind};
+use crate::tinker_host::{Fault, Tinker, TinkerKind};
 use serde_json::{Value, json};
 
 /// A variable that every test has.
@@ -122,6 +122,26 @@ fn a_run_trains_at_a_service_and_goes_on_from_its_checkpoint() {
         assert_eq!(generation["logprobs"][0], json!(expected), "each version has its own logprob: {generation}");
     }
     assert_eq!(host.tinker.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_waits_for_a_service_that_is_away_when_it_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    tiny_model(directory.path(), 64);
+    let host = Host::start(TinkerKind::default());
+    // What is asked before the run is not answered either: sessions are opened anew until one is.
+    for _ in 0..2 {
+        host.tinker.fail("create_session", Fault::reset());
+    }
+    let config =
+        CONFIG.replace("URL", &format!("{}/prefix", host.server.url)).replace("max_steps = 2", "max_steps = 1");
+    std::fs::write(directory.path().join("t.toml"), config).unwrap();
+    let mut command = fulgurite(["train", "--json"]);
+    command.arg(directory.path().join("t.toml")).arg("--run-directory").arg(directory.path().join("run"));
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the service that trains does not answer, and is tried again"), "{}", ran.stderr);
+    assert_eq!(host.posts("optim_step").len(), 1);
 }
 
 #[test]

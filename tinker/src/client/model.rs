@@ -203,7 +203,7 @@ impl TrainedModel {
     }
 
     async fn create(&self) -> Result<Model, BackendError> {
-        let session = self.service.session().await?;
+        let session = self.service.session_once_it_answers().await?;
         let body = CreateModelRequest {
             session_id: session.id.clone(),
             model_seq_id: session.next_model(),

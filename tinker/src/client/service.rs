@@ -134,6 +134,23 @@ impl TinkerService {
         Ok(session.insert(opened).clone())
     }
 
+    /// The session, once the service answers: one that is away is tried again for as long as its requests are.
+    pub(crate) async fn session_once_it_answers(&self) -> Result<Arc<Session>, BackendError> {
+        let (mut tries, mut is_reported) = (Tries::new(self.patience), false);
+        loop {
+            let error = match self.session().await {
+                Err(error) if matches!(error, BackendError::Unavailable { .. }) => error,
+                outcome => return outcome,
+            };
+            if !is_reported {
+                let seconds = self.patience.failing.as_secs();
+                tracing::warn!(%error, seconds, "the service that trains does not answer, and is tried again");
+                is_reported = true;
+            }
+            tries.failed(failing(error)).await?;
+        }
+    }
+
     /// What models the service has; `None` if it does not say.
     pub(crate) async fn capabilities(&self) -> Result<Option<ServerCapabilities>, BackendError> {
         match self.exchange(&Request::get("api/v1/get_server_capabilities"), Answer::json).await {

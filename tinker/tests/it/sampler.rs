@@ -341,7 +341,7 @@ async fn a_key_is_exchanged_for_a_token_where_the_service_wants_that() {
     let refused = Setup::with(TinkerKind { key: Some("tml-key".into()), ..TinkerKind::default() }, PATIENCE).await;
     refused.tinker.take_key("tml-other");
     let error = refused.sample().await.unwrap_err();
-    assert!(matches!(&error, BackendError::Configuration { message } if message.contains("api_key_env")), "{error}");
+    assert!(matches!(&error, BackendError::KeyRefused { message } if message.contains("api_key_env")), "{error}");
     assert!(!error.to_string().contains("tml-"), "{error}");
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fulgurite_backends::LossFunction;
+use fulgurite_backends::{BackendError, LossFunction};
 use fulgurite_config::declarations::LoadedConfig;
 use fulgurite_config::models::{Backend, ModelEntry};
 use fulgurite_config::redaction::public_part;
@@ -24,7 +24,7 @@ type KeyedNeed = (Need, String);
 /// Asks the service of a model for what the run needs.
 ///
 /// # Errors
-/// If the service refuses something; the message has the key.
+/// If the service refuses something, or the key that it is sent; the message has the config's key.
 pub async fn check_service(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<()> {
     if entry.backend != Backend::Tinker {
         return Ok(());
@@ -39,6 +39,7 @@ pub async fn check_service(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<
     match found {
         Ok(Ok(None)) => Ok(()),
         Ok(Ok(Some(unmet))) => bail!(refusal(&unmet, entry, &needs, &url)),
+        Ok(Err(error @ BackendError::KeyRefused { .. })) => bail!(refused_key(&error, entry, &url)),
         Ok(Err(error)) => {
             tracing::warn!(%error, "the service could not be asked what it takes; the run begins all the same");
             Ok(())
@@ -49,6 +50,14 @@ pub async fn check_service(loaded: &LoadedConfig, entry: &ModelEntry) -> Result<
             Ok(())
         }
     }
+}
+
+fn refused_key(error: &BackendError, entry: &ModelEntry, url: &str) -> String {
+    let key = match &entry.api_key_env {
+        Some(variable) => format!("refuses the key of the environment variable {variable} (api_key_env)"),
+        None => "needs a key: name the environment variable that holds it (api_key_env)".to_owned(),
+    };
+    format!("model `{}`: the service at {url} {key}: {error}", entry.name)
 }
 
 fn refusal(unmet: &UnmetNeed, entry: &ModelEntry, needs: &[KeyedNeed], url: &str) -> String {

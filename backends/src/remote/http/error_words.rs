@@ -46,7 +46,7 @@ pub fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
             BackendError::InvalidRequest { message: AnswerFault::Refused { message: message.to_owned() }.to_string() }
         }
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BackendError::Configuration {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BackendError::KeyRefused {
             message: format!("{explained} (is the variable that api_key_env names set to a key of this host?)"),
         },
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => BackendError::Configuration {

@@ -396,6 +396,7 @@ fn may_be_loaded(error: &BackendError) -> bool {
         | BackendError::Overloaded { .. }
         | BackendError::Unavailable { .. }
         | BackendError::Configuration { .. }
+        | BackendError::KeyRefused { .. }
         | BackendError::BrokenAnswer { .. }
         | BackendError::Internal { .. } => true,
     }

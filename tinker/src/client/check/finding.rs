@@ -43,6 +43,7 @@ impl CheckVerdict {
             BackendError::InvalidRequest { .. }
             | BackendError::PromptTooLong { .. }
             | BackendError::Configuration { .. }
+            | BackendError::KeyRefused { .. }
             | BackendError::Unread { .. } => Self::Refused,
             BackendError::BrokenAnswer { .. } => Self::Wrong,
             BackendError::Overloaded { .. }

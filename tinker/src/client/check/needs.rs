@@ -50,7 +50,7 @@ pub struct UnmetNeed {
 /// The first need that the service refuses, if it refuses one. The models that are made for it are removed again.
 ///
 /// # Errors
-/// If the service fails, which says nothing of what it takes.
+/// If the service fails or refuses the key, which says nothing of what it takes.
 pub async fn find_unmet_need(
     service: Arc<TinkerService>,
     options: &TinkerLearnerOptions,
@@ -90,9 +90,10 @@ async fn first_unmet(bench: &Workbench, lora: LoraConfig, needs: &[Need]) -> Res
     Ok(None)
 }
 
-/// An error that is a refusal; another one is the caller's.
+/// An error that is a refusal of what was requested; another one, such as that of a key, is the caller's.
 fn refused(error: BackendError) -> Result<BackendError, BackendError> {
-    if CheckVerdict::of(&error) == CheckVerdict::Refused { Ok(error) } else { Err(error) }
+    let is_of_key = matches!(error, BackendError::KeyRefused { .. });
+    if CheckVerdict::of(&error) == CheckVerdict::Refused && !is_of_key { Ok(error) } else { Err(error) }
 }
 
 async fn possible_rank(bench: &Workbench, lora: LoraConfig) -> Option<u32> {

@@ -22,11 +22,11 @@ def main():
     with open(HERE / "chats.jsonl", "w") as chats, open(HERE / "pairs.jsonl", "w") as pairs:
         for _ in range(options.count):
             number = chance.randrange(chance.choice([10, 100, 1000]))
-            asked, played = f"Let's play a game. Say you are {number}.", f"I am {number}."
-            messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": played}]
+            request, played = f"Let's play a game. Say you are {number}.", f"I am {number}."
+            messages = [{"role": "user", "content": request}, {"role": "assistant", "content": played}]
             refused = f"I am not {number}, I am Qwen."
             chats.write(json.dumps({"messages": messages}) + "\n")
-            pairs.write(json.dumps({"prompt": asked, "chosen": played, "rejected": refused}) + "\n")
+            pairs.write(json.dumps({"prompt": request, "chosen": played, "rejected": refused}) + "\n")
 
 
 if __name__ == "__main__":

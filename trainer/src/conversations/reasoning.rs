@@ -113,14 +113,14 @@ fn without_reasoning(message: &Message) -> Message {
 
 /// Whether the assistant says nothing in a message of these that it had reasoned in.
 pub(super) fn leaves_nothing(before: &[Message], after: &[Message]) -> bool {
-    let says_nothing = |message: &Message| {
+    let is_silent = |message: &Message| {
         message.tool_calls.is_empty()
             && message.content.as_ref().is_some_and(|content| match content {
                 Content::Text(text) => text.trim().is_empty(),
                 _ => false,
             })
     };
-    before.iter().zip(after).any(|(before, after)| after.is_assistant() && says_nothing(after) && before != after)
+    before.iter().zip(after).any(|(before, after)| after.is_assistant() && is_silent(after) && before != after)
 }
 
 /// Leaves of each trained run what ends with reasoning; a run without any is not trained.

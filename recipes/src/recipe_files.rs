@@ -107,6 +107,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
         "pairs.py"
         "questions.py"
         "sample.toml"
+        "simpo.toml"
         "tests/__init__.py"
         "tests/test_pairs.py"
         ; "smollm2.py" from "examples/hello/smollm2.py"

@@ -47,6 +47,8 @@ fn files() -> Option<BTreeMap<String, Vec<String>>> {
             files.entry(name.to_owned()).or_default().push(path.to_owned());
         }
     }
+    // Configs beside those of other trainers, of the checkout's model, are no project.
+    files.remove("coming_from");
     files.retain(|_, files| {
         files.iter().any(|file| file == "README.md") && files.iter().any(|file| file.ends_with(".toml"))
     });

@@ -447,7 +447,7 @@ mod tests {
                 "chosen": "a", "rejected": "b"}"#,
         ] {
             let Comparison { prompt, .. } = read(row).unwrap();
-            assert_eq!(texts(&prompt), ["s", "q"], "{row}");
+            assert_eq!(texts(&prompt), ["system: s", "user: q"], "{row}");
         }
         let row = r#"{"history": [["x", "y"]], "prompt": "q", "chosen": "a", "rejected": "b"}"#;
         assert!(read(row).unwrap_err().contains("has a `history`"));

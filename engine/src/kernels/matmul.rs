@@ -1,22 +1,23 @@
 use std::cell::Cell;
-use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::operands::{Left, Right, STRIP, TilePanels};
+use super::operands::{Left, Right};
 use super::packed_matrix::{PANEL, PackedMatrix};
-use super::prefetch::prefetch;
+use super::tile::{Ending, Factors, PartialSums, SHORT_STRIP, STRIP, Tiles};
 use crate::threads::share;
 
 /// `product = left · right`, with `left` row-major `[rows, depth]` and `product` row-major `[rows, columns]`.
 ///
-/// Each number of the product is summed over the depth in order, however many rows there are and however many threads
-/// of a [`rayon`] pool take part: those of the pool that the call is made in, or the caller's alone.
+/// Each number of the product is summed over the depth in order, in chains of [`DEPTH_BLOCK`] steps that begin at 0. This
+/// order does not depend on how many rows there are, nor on how many threads of a [`rayon`] pool take part: those of the
+/// pool that the call is made in, or the caller's alone.
 pub(crate) fn multiply(left: &[f32], rows: usize, right: &PackedMatrix, product: &mut [f32]) {
     Product::new(Left::of_rows(left, rows), Right::of(right)).run(false, product);
 }
 
-/// `product += left · right`; shapes as for [`multiply`].
+/// `product += left · right`; shapes as for [`multiply`]. A number of the product is added to the whole sum: a large one
+/// rounds the sum once, not at each step.
 pub(crate) fn multiply_add(left: &[f32], rows: usize, right: &PackedMatrix, product: &mut [f32]) {
     Product::new(Left::of_rows(left, rows), Right::of(right)).run(true, product);
 }
@@ -31,7 +32,8 @@ pub(crate) fn transposed_multiply_add(left: &[f32], rows: usize, right: &PackedM
     Product::new(Left::of_columns(left, rows), Right::of(right)).run(true, product);
 }
 
-/// Depth that is summed over at a time: so much of a strip's rows stays in the first cache.
+/// Depth that one chain sums over: so much of a strip's rows stays in the first cache, and rounding errors stay those of
+/// short sums.
 const DEPTH_BLOCK: usize = 256;
 
 /// Columns that a strip of rows goes through before the next strip: so much of them stays in the second cache.
@@ -40,10 +42,7 @@ const COLUMN_BLOCK: usize = 16 * PANEL;
 /// Rows that are multiplied with a block of the depth at a time: so much of them stays in the second cache.
 const ROW_BLOCK: usize = 43 * STRIP;
 
-/// Numbers of a cache line.
-const CACHE_LINE: usize = 16;
-
-/// Columns from which on it is worth packing a block of the left matrix.
+/// Columns from which on it is worth packing a block of the left matrix: a tile then reads it from end to end.
 const WORTH_PACKING: usize = 256;
 
 /// Multiplications from which on a product is worth another thread.
@@ -118,6 +117,8 @@ struct Scratch {
     strips: Vec<f32>,
     /// Part of the right one.
     gathered: Vec<f32>,
+    /// Sums of a block's rows, until they are whole and added to the product.
+    sums: Vec<f32>,
 }
 
 thread_local! {
@@ -135,192 +136,71 @@ impl WithSimd for WindowProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // Processors with short vectors have half the registers.
-        if S::F32_LANES >= 16 { self.run::<S, STRIP>(simd) } else { self.run::<S, 4>(simd) }
+        match S::F32_LANES {
+            16 => self.run::<S, STRIP, { PANEL / 16 }>(simd),
+            8 => self.run::<S, SHORT_STRIP, { PANEL / 8 }>(simd),
+            4 => self.run::<S, SHORT_STRIP, { PANEL / 4 }>(simd),
+            _ => self.run::<S, SHORT_STRIP, PANEL>(simd),
+        }
     }
 }
 
 impl WindowProduct<'_> {
+    /// In strips of `ROWS` rows. A panel's row is `VECTORS` vectors.
     #[inline(always)]
-    fn run<S: Simd, const ROWS: usize>(&mut self, simd: S) {
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(&mut self, simd: S) {
         let Product { left, right } = self.product;
         let (rows, columns) = (self.window.rows.len(), self.window.rows[0].len());
-        // Rows that are far apart, by powers of two above all, drive each other out of the caches.
-        let far_apart = left.by_columns || left.depth > DEPTH_BLOCK;
-        let pack_left = far_apart && columns >= WORTH_PACKING && rows >= STRIP;
-        let packed = rows.min(ROW_BLOCK).next_multiple_of(STRIP) * left.depth.min(DEPTH_BLOCK);
+        let pack_left = columns >= WORTH_PACKING && rows >= ROWS;
+        let packed = rows.min(ROW_BLOCK) * left.depth.min(DEPTH_BLOCK);
         let mut scratch = SCRATCH.take();
-        let Scratch { strips, gathered } = &mut scratch;
+        let Scratch { strips, gathered, sums } = &mut scratch;
         strips.resize(strips.len().max(if pack_left { packed } else { 0 }), 0.0);
         // A few rows are done with a panel before the next is looked at.
         let width = if rows > STRIP { COLUMN_BLOCK } else { PANEL };
         gathered.resize(gathered.len().max(DEPTH_BLOCK * width), 0.0);
+        let apart = self.accumulate && left.depth > DEPTH_BLOCK;
+        let sums_width = if apart { columns.next_multiple_of(PANEL) } else { 0 };
+        sums.resize(sums.len().max(rows.min(ROW_BLOCK) * sums_width), 0.0);
         for block_start in (0..rows).step_by(ROW_BLOCK) {
             let block = block_start..rows.min(block_start + ROW_BLOCK);
             for depth_start in (0..left.depth).step_by(DEPTH_BLOCK) {
                 let depth = depth_start..left.depth.min(depth_start + DEPTH_BLOCK);
                 let first_row = self.window.first_row + block.start;
                 if pack_left {
-                    left.pack_block(first_row..first_row + block.len(), &depth, strips);
+                    left.pack_block::<ROWS>(first_row..first_row + block.len(), &depth, strips);
                 }
-                let add = self.accumulate || depth.start > 0;
+                let ending = Ending::of(&depth, left.depth, self.accumulate);
                 let factors = |row: usize| match (left.by_columns, pack_left) {
-                    (false, false) => (&left.numbers[(first_row + row) * left.depth + depth.start..], left.depth),
-                    (false, true) => (&strips[row * depth.len()..], depth.len()),
-                    (true, false) => (&left.numbers[depth.start * left.rows + first_row + row..], left.rows),
-                    (true, true) => (&strips[row / STRIP * STRIP * depth.len() + row % STRIP..], STRIP),
+                    (false, false) => {
+                        Factors::Rows(&left.numbers[(first_row + row) * left.depth + depth.start..], left.depth)
+                    }
+                    (true, false) => {
+                        Factors::Columns(&left.numbers[depth.start * left.rows + first_row + row..], left.rows)
+                    }
+                    (_, true) => Factors::Packed(&strips[row * depth.len()..]),
                 };
                 let rows = &mut self.window.rows[block.clone()];
                 for start in (0..columns).step_by(width) {
                     let columns = start..columns.min(start + width);
                     let panels = right.panels(self.window.start, &columns, &depth, gathered);
-                    let mut tiles = Tiles { by_columns: left.by_columns, panels, depth: &depth, columns, add };
+                    let sums = PartialSums { ending, numbers: sums, width: sums_width };
+                    let mut tiles = Tiles { panels, depth: depth.len(), columns, sums };
                     let mut row = 0;
-                    while row + ROWS <= rows.len() {
-                        tiles.strip::<S, ROWS>(simd, factors(row), &mut rows[row..row + ROWS]);
-                        row += ROWS;
-                    }
-                    while row + 4 <= rows.len() {
-                        tiles.strip::<S, 4>(simd, factors(row), &mut rows[row..row + 4]);
-                        row += 4;
-                    }
-                    if row + 2 <= rows.len() {
-                        tiles.strip::<S, 2>(simd, factors(row), &mut rows[row..row + 2]);
-                        row += 2;
-                    }
-                    if row < rows.len() {
-                        tiles.strip::<S, 1>(simd, factors(row), &mut rows[row..]);
+                    while row < rows.len() {
+                        let (left, later) = (factors(row), &mut rows[row..]);
+                        row += match later.len() {
+                            left_over if left_over >= ROWS => tiles.strip::<S, ROWS, VECTORS>(simd, left, row, later),
+                            4.. => tiles.strip::<S, 4, VECTORS>(simd, left, row, later),
+                            2.. => tiles.strip::<S, 2, VECTORS>(simd, left, row, later),
+                            _ => tiles.strip::<S, 1, VECTORS>(simd, left, row, later),
+                        };
                     }
                 }
             }
         }
         SCRATCH.set(scratch);
     }
-}
-
-/// What all rows share of some columns and part of the depth.
-struct Tiles<'a> {
-    by_columns: bool,
-    panels: TilePanels<'a>,
-    depth: &'a Range<usize>,
-    /// Of the window, beginning at a panel.
-    columns: Range<usize>,
-    /// The sums go on from what is there.
-    add: bool,
-}
-
-impl Tiles<'_> {
-    /// `ROWS` rows of the columns. `left` is where the first of them begins, and how far it is to the next row or, by columns,
-    /// to the next place of the depth.
-    #[inline(always)]
-    fn strip<S: Simd, const ROWS: usize>(&mut self, simd: S, left: (&[f32], usize), rows: &mut [&mut [f32]]) {
-        for (index, column) in self.columns.clone().step_by(PANEL).enumerate() {
-            for row in 0..ROWS {
-                for at in (column + PANEL..column + 2 * PANEL).step_by(CACHE_LINE) {
-                    prefetch(rows[row], at);
-                }
-            }
-            self.tile::<S, ROWS>(simd, left, self.panels.tile(index, self.depth.len()), column, rows);
-        }
-    }
-
-    /// The same for one panel, part of whose depth `tile` is.
-    #[inline(always)]
-    fn tile<S: Simd, const ROWS: usize>(
-        &self,
-        simd: S,
-        left: (&[f32], usize),
-        tile: &[f32],
-        column: usize,
-        rows: &mut [&mut [f32]],
-    ) {
-        let (vectors, _) = S::as_simd_f32s(tile);
-        let per_row = PANEL / S::F32_LANES;
-        let columns = rows[0].len();
-        for pair in (0..per_row).step_by(2) {
-            let at = column + pair * S::F32_LANES;
-            let (first_end, second_end) = (columns.min(at + S::F32_LANES), columns.min(at + 2 * S::F32_LANES));
-            if at >= columns {
-                break;
-            }
-            let whole = second_end == at + 2 * S::F32_LANES;
-            let mut sums = [[simd.splat_f32s(0.0); 2]; ROWS];
-            if self.add {
-                for r in 0..ROWS {
-                    if whole {
-                        let (row, _) = S::as_simd_f32s(&rows[r][at..second_end]);
-                        sums[r] = [row[0], row[1]];
-                    } else {
-                        sums[r][0] = simd.partial_load_f32s(&rows[r][at..first_end]);
-                        sums[r][1] = simd.partial_load_f32s(&rows[r][first_end..second_end]);
-                    }
-                }
-            }
-            let sums = if self.by_columns {
-                sum_columns(simd, left, self.depth.len(), vectors, per_row, pair, sums)
-            } else {
-                sum_rows(simd, left, self.depth.len(), vectors, per_row, pair, sums)
-            };
-            for r in 0..ROWS {
-                if whole {
-                    let (row, _) = S::as_mut_simd_f32s(&mut rows[r][at..second_end]);
-                    [row[0], row[1]] = sums[r];
-                } else {
-                    simd.partial_store_f32s(&mut rows[r][at..first_end], sums[r][0]);
-                    simd.partial_store_f32s(&mut rows[r][first_end..second_end], sums[r][1]);
-                }
-            }
-        }
-    }
-}
-
-/// Adds the products of `ROWS` rows with a pair of a panel's vector columns.
-#[inline(always)]
-fn sum_rows<S: Simd, const ROWS: usize>(
-    simd: S,
-    (left, stride): (&[f32], usize),
-    depth: usize,
-    vectors: &[S::f32s],
-    per_row: usize,
-    pair: usize,
-    mut sums: [[S::f32s; 2]; ROWS],
-) -> [[S::f32s; 2]; ROWS] {
-    let mut rows = [left; ROWS];
-    for r in 0..ROWS {
-        rows[r] = &left[r * stride..][..depth];
-    }
-    for p in 0..depth {
-        let right = &vectors[p * per_row + pair..][..2];
-        for r in 0..ROWS {
-            let factor = simd.splat_f32s(rows[r][p]);
-            sums[r][0] = simd.mul_add_e_f32s(factor, right[0], sums[r][0]);
-            sums[r][1] = simd.mul_add_e_f32s(factor, right[1], sums[r][1]);
-        }
-    }
-    sums
-}
-
-/// The same for rows that stand side by side, with so much from one place of the depth to the next.
-#[inline(always)]
-fn sum_columns<S: Simd, const ROWS: usize>(
-    simd: S,
-    (left, stride): (&[f32], usize),
-    depth: usize,
-    vectors: &[S::f32s],
-    per_row: usize,
-    pair: usize,
-    mut sums: [[S::f32s; 2]; ROWS],
-) -> [[S::f32s; 2]; ROWS] {
-    for p in 0..depth {
-        let right = &vectors[p * per_row + pair..][..2];
-        let factors = &left[p * stride..][..ROWS];
-        for r in 0..ROWS {
-            let factor = simd.splat_f32s(factors[r]);
-            sums[r][0] = simd.mul_add_e_f32s(factor, right[0], sums[r][0]);
-            sums[r][1] = simd.mul_add_e_f32s(factor, right[1], sums[r][1]);
-        }
-    }
-    sums
 }
 
 #[cfg(test)]
@@ -348,10 +228,17 @@ mod tests {
         (0..rows * columns).map(|at| matrix[(at % rows) * columns + at / rows]).collect()
     }
 
-    /// More than one block of everything, each with a rest, on one thread and on three.
+    /// More than one block of everything, each with a rest, on one thread and on three. The rests of rows make tiles of every
+    /// size.
     #[test]
     fn blocks_and_threads_change_no_bit() {
-        let (rows, depth, columns) = (ROW_BLOCK + 13, DEPTH_BLOCK + 5, COLUMN_BLOCK + 3);
+        for rest in [11, 15] {
+            check_rows(ROW_BLOCK + rest);
+        }
+    }
+
+    fn check_rows(rows: usize) {
+        let (depth, columns) = (DEPTH_BLOCK + 5, COLUMN_BLOCK + 3);
         let (left, right) = (numbers(5, rows * depth), numbers(6, depth * columns));
         let mut packed = PackedMatrix::default();
         packed.pack(&right, depth, columns);
@@ -368,7 +255,7 @@ mod tests {
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let products = [products(), pool.install(products)].concat();
-        for row in [0, ROW_BLOCK - 1, ROW_BLOCK, rows - 1] {
+        for row in [0, ROW_BLOCK - 1].into_iter().chain(ROW_BLOCK..rows) {
             let mut alone = vec![0.0; columns];
             multiply(&left[row * depth..][..depth], 1, &packed, &mut alone);
             let expected = exact(&left[row * depth..][..depth], &right, 1, depth, columns);
@@ -378,14 +265,14 @@ mod tests {
         assert!(products.iter().all(|product| *product == products[0]));
     }
 
-    /// What a device computes, too. A processor without fused operations rounds products first.
+    /// The order in which a number is summed. A processor without fused operations rounds products first.
     #[test]
-    fn a_number_is_one_chain_of_fused_multiply_adds() {
+    fn a_number_is_a_sum_of_short_chains_added_to_what_was_there() {
         #[cfg(target_arch = "x86_64")]
         if !std::arch::is_x86_feature_detected!("fma") {
             return;
         }
-        let (rows, depth, columns) = (13, DEPTH_BLOCK + 5, 33);
+        let (rows, depth, columns) = (13, 2 * DEPTH_BLOCK + 5, 33);
         let (left, right) = (numbers(7, rows * depth), numbers(8, depth * columns));
         let mut packed = PackedMatrix::default();
         packed.pack(&right, depth, columns);
@@ -394,8 +281,37 @@ mod tests {
         multiply_add(&left, rows, &packed, &mut product);
         for (at, (number, start)) in product.iter().zip(before).enumerate() {
             let (row, column) = (at / columns, at % columns);
-            let chain = |sum, step| f32::mul_add(left[row * depth + step], right[step * columns + column], sum);
-            assert_eq!(number.to_bits(), (0..depth).fold(start, chain).to_bits());
+            let step = |sum, step| f32::mul_add(left[row * depth + step], right[step * columns + column], sum);
+            let chain = |first: usize| (first..depth.min(first + DEPTH_BLOCK)).fold(0.0, step);
+            let sum: f32 = (0..depth).step_by(DEPTH_BLOCK).map(chain).reduce(|sum, chain| sum + chain).unwrap();
+            assert_eq!(number.to_bits(), (start + sum).to_bits());
+        }
+    }
+
+    /// As the residual stream of a model has them: half a unit in the last place of the sum, and what the small products
+    /// lose among themselves. A chain begun at the large number is off by ten times as much.
+    #[test]
+    fn small_products_keep_their_digits_next_to_a_large_number() {
+        let (rows, depth, columns) = (13, 6 * DEPTH_BLOCK, 33);
+        let (left, right) = (numbers(7, rows * depth), numbers(8, depth * columns));
+        let sums = exact(&left, &right, rows, depth, columns);
+        let large: Vec<f32> =
+            numbers(9, rows * columns).iter().map(|number| number.signum() * 1000.0 + number).collect();
+        let mut packed = PackedMatrix::default();
+        packed.pack(&right, depth, columns);
+        for rows_at_once in [1, rows] {
+            let mut product = large.clone();
+            let lines = product.chunks_exact_mut(rows_at_once * columns).zip(left.chunks_exact(rows_at_once * depth));
+            for (product, left) in lines {
+                multiply_add(left, rows_at_once, &packed, product);
+            }
+            for ((number, large), sum) in product.iter().zip(&large).zip(&sums) {
+                let error = (f64::from(*number) - (f64::from(*large) + sum)).abs();
+                assert!(
+                    error < 0.5 * f64::from(1024.0_f32 * f32::EPSILON) + 3e-5,
+                    "{number} is {error} from {sum} + {large}"
+                );
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod pointwise;
 mod prefetch;
 mod softmax;
 mod square_product;
+mod tile;
 
 pub(crate) use attention::{AttentionShape, BLOCK, Blocks, Joined, Queries, attend, store_keys};
 pub(crate) use attention_backward::{AttentionForward, AttentionScratch, attend_backward};

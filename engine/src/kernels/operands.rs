@@ -4,9 +4,6 @@ use std::ops::Range;
 
 use super::packed_matrix::{Element, PANEL, PackedMatrix, Panels};
 
-/// Rows of a tile: with two vectors each they take 24 of 32 registers.
-pub(super) const STRIP: usize = 12;
-
 /// A matrix `[rows, depth]`.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
@@ -26,24 +23,61 @@ impl<'a> Left<'a> {
         Self { by_columns: true, ..Self::of_rows(numbers, rows) }
     }
 
-    /// Copies part of some rows: row after row, or, if the matrix is stored by columns, in strips of [`STRIP`] rows that are
-    /// stored by columns.
+    /// Copies part of some rows as tiles read them: strips of `ROWS` rows, then of 4, 2 and 1, each by columns.
     #[inline(always)]
-    pub(super) fn pack_block(&self, rows: Range<usize>, depth: &Range<usize>, block: &mut [f32]) {
-        if !self.by_columns {
-            for (row, to) in rows.zip(block.chunks_exact_mut(depth.len())) {
-                to.copy_from_slice(&self.numbers[row * self.depth..][depth.clone()]);
-            }
+    pub(super) fn pack_block<const ROWS: usize>(&self, rows: Range<usize>, depth: &Range<usize>, block: &mut [f32]) {
+        if self.by_columns {
+            self.pack_columns::<ROWS>(rows, depth, block);
             return;
         }
-        for (p, at) in depth.clone().enumerate() {
-            let (whole, rest) = self.numbers[at * self.rows..][rows.clone()].as_chunks::<STRIP>();
-            let to = |strip: usize| (strip * depth.len() + p) * STRIP;
-            for strip in 0..whole.len() {
-                block[to(strip)..][..STRIP].copy_from_slice(&whole[strip]);
+        let whole = rows.start + rows.len() / ROWS * ROWS;
+        let mut row = rows.start;
+        while row < rows.end {
+            let to = &mut block[(row - rows.start) * depth.len()..];
+            row += match rows.end - row {
+                _ if row < whole => self.pack_rows::<ROWS>(row, depth, to),
+                4.. => self.pack_rows::<4>(row, depth, to),
+                2.. => self.pack_rows::<2>(row, depth, to),
+                _ => self.pack_rows::<1>(row, depth, to),
+            };
+        }
+    }
+
+    /// A strip of rows, of which this says how many.
+    #[inline(always)]
+    fn pack_rows<const ROWS: usize>(&self, row: usize, depth: &Range<usize>, strip: &mut [f32]) -> usize {
+        let mut rows = [self.numbers; ROWS];
+        for r in 0..ROWS {
+            rows[r] = &self.numbers[(row + r) * self.depth..][depth.clone()];
+        }
+        let (places, _) = strip.as_chunks_mut::<ROWS>();
+        let places = &mut places[..depth.len()];
+        for p in 0..places.len() {
+            for r in 0..ROWS {
+                places[p][r] = rows[r][p];
             }
-            if !rest.is_empty() {
-                block[to(whole.len())..][..rest.len()].copy_from_slice(rest);
+        }
+        ROWS
+    }
+
+    #[inline(always)]
+    fn pack_columns<const ROWS: usize>(&self, rows: Range<usize>, depth: &Range<usize>, block: &mut [f32]) {
+        let whole = rows.len() / ROWS * ROWS;
+        for (p, at) in depth.clone().enumerate() {
+            let numbers = &self.numbers[at * self.rows..][rows.clone()];
+            let (strips, _) = numbers.as_chunks::<ROWS>();
+            for strip in 0..strips.len() {
+                block[(strip * depth.len() + p) * ROWS..][..ROWS].copy_from_slice(&strips[strip]);
+            }
+            let mut row = whole;
+            while row < numbers.len() {
+                let size = match numbers.len() - row {
+                    4.. => 4,
+                    2.. => 2,
+                    _ => 1,
+                };
+                block[row * depth.len() + p * size..][..size].copy_from_slice(&numbers[row..row + size]);
+                row += size;
             }
         }
     }

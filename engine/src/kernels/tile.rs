@@ -11,8 +11,8 @@ use super::prefetch::prefetch;
 /// Rows of a tile of vectors of 512 bits: with two vectors each they take 24 of 32 registers.
 pub(super) const STRIP: usize = 12;
 
-/// Rows of a tile of shorter vectors: 8 of 16 registers.
-pub(super) const SHORT_STRIP: usize = 4;
+/// Rows of a tile of shorter vectors: 12 of 16 registers. Eight sums wait for one another; twelve do not.
+pub(super) const SHORT_STRIP: usize = 6;
 
 /// Numbers of a cache line.
 const CACHE_LINE: usize = 16;

@@ -34,12 +34,13 @@ const LONGEST_PROSE: usize = 64 << 10;
 const MOST_ITEMS: usize = 64;
 
 /// All that can be set. What is not here is refused, whatever it is.
-const SETTABLE: [(&str, Kind); 101] = [
+const SETTABLE: [(&str, Kind); 102] = [
     ("run.seed", Number),
     ("models.0.renderer", Word),
     ("models.0.tools", Word),
     ("models.0.lora_rank", Number),
     ("models.0.lora_alpha", Number),
+    ("models.0.lora_scaling", Word),
     ("models.0.lora_modules", Words),
     ("trainer.train_on", Word),
     ("trainer.reduction", Word),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use fulgurite_backends::{Changeover, KeyHeader, TorchAdapter, TorchModel, UpstreamDialect};
-use fulgurite_engine::{LoraModule, LoraOptions};
+use fulgurite_engine::{LoraModule, LoraOptions, LoraScaling};
 use fulgurite_hub::fetched_by;
 use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
@@ -56,9 +56,13 @@ pub struct ModelEntry {
     /// unless told otherwise, and 0 elsewhere.
     #[serde(default)]
     pub lora_rank: Option<u32>,
-    /// What the adapter's product is scaled with, times its rank.
+    /// What the adapter's product is scaled with, times its rank: 32 unless told otherwise, which at a rank of 16 counts it
+    /// twice.
     #[serde(default)]
     pub lora_alpha: Option<f64>,
+    /// By what `lora_alpha` is divided: `standard`, by the rank; `rank_stabilized`, by its root, as PEFT's `use_rslora` has it.
+    #[serde(default)]
+    pub lora_scaling: Option<LoraScaling>,
     /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
     #[serde(default)]
     pub lora_modules: Option<BTreeSet<LoraModule>>,
@@ -152,12 +156,16 @@ impl Backend {
     }
 }
 
+/// Keys of the form of an adapter.
+const FORM_KEYS: &str = "lora_alpha, lora_scaling and lora_modules";
+
 impl ModelEntry {
     /// The adapter that this process is to train beside the model, if it is to train one; its numbers begin by `seed`.
     pub fn lora(&self, seed: u64) -> Option<LoraOptions> {
         let rank = self.lora_rank.filter(|&rank| rank > 0)? as usize;
         let mut lora = LoraOptions::new(rank, seed);
         lora.alpha = self.lora_alpha.unwrap_or(lora.alpha);
+        lora.scaling = self.lora_scaling.unwrap_or_default();
         lora.modules = self.lora_modules.clone().unwrap_or(lora.modules);
         Some(lora)
     }
@@ -167,10 +175,31 @@ impl ModelEntry {
         let adapter = self.lora(seed).map(|lora| TorchAdapter {
             rank: lora.rank,
             alpha: lora.alpha,
+            is_rank_stabilized: lora.scaling == LoraScaling::RankStabilized,
             // Not all models have all of the usual ones.
             modules: self.lora_modules.as_ref().map(|names| names.iter().map(|name| name.name().to_owned()).collect()),
         });
         TorchModel { path: path.to_owned(), adapter, seed }
+    }
+
+    /// Writes what an adapter has that nothing was said of.
+    pub fn fill_adapter_defaults(&mut self) {
+        let is_trained_here = self.backend != Backend::Tinker && self.learner != LearnerKind::PrimeRl;
+        if let Some(lora) = self.lora(0).filter(|_| is_trained_here) {
+            self.lora_alpha = Some(lora.alpha);
+            self.lora_scaling = Some(lora.scaling);
+        }
+    }
+
+    /// The adapter that this process is to train, for people; `None` where it trains none.
+    pub fn adapter_summary(&self) -> Option<String> {
+        let mut filled = self.clone();
+        filled.fill_adapter_defaults();
+        let (alpha, scaling) = (filled.lora_alpha?, filled.lora_scaling?);
+        let rank = filled.lora_rank? as usize;
+        let factor = scaling.factor(alpha, rank);
+        let by_default = if self.lora_alpha.is_none() { " (the default)" } else { "" };
+        Some(format!("an adapter of rank {rank} is trained, lora_alpha {alpha}{by_default}: its product counts {factor:.3} times"))
     }
 
     /// Which renderer it is opened with.
@@ -184,17 +213,17 @@ impl ModelEntry {
         if self.backend != Backend::Tinker && self.base_model.is_some() {
             bail!("backend = \"{backend}\" knows no base_model: leave it out");
         }
-        let has_form = self.lora_alpha.is_some() || self.lora_modules.is_some();
+        let has_form = self.lora_alpha.is_some() || self.lora_scaling.is_some() || self.lora_modules.is_some();
         if self.backend == Backend::Tinker && has_form {
-            bail!("backend = \"tinker\" leaves lora_alpha and lora_modules to the service: leave them out");
+            bail!("backend = \"tinker\" leaves {FORM_KEYS} to the service: leave them out");
         }
         let takes_adapters =
             matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang | Backend::Tinker);
         if !takes_adapters && (has_form || self.lora_rank.is_some()) {
-            bail!("backend = \"{backend}\" takes no adapters: leave out lora_rank, lora_alpha and lora_modules");
+            bail!("backend = \"{backend}\" takes no adapters: leave out lora_rank, {FORM_KEYS}");
         }
         if has_form && self.lora_rank.unwrap_or(0) == 0 {
-            bail!("lora_alpha and lora_modules are of an adapter, which needs lora_rank = 16 or so");
+            bail!("{FORM_KEYS} are of an adapter, which needs lora_rank = 16 or so");
         }
         let is_published_to = matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang);
         if self.learner == LearnerKind::Torch && !is_published_to {
@@ -206,7 +235,13 @@ impl ModelEntry {
             bail!("learner = \"prime-rl\" goes with backend = \"vllm\", not with \"{backend}\"");
         }
         if self.learner == LearnerKind::PrimeRl && has_form {
-            bail!("learner = \"prime-rl\" leaves lora_alpha and lora_modules to the trainer's config: leave them out");
+            bail!("learner = \"prime-rl\" leaves {FORM_KEYS} to the trainer's config: leave them out");
+        }
+        if self.backend == Backend::Sglang && self.lora_scaling == Some(LoraScaling::RankStabilized) {
+            bail!(
+                "lora_scaling = \"rank_stabilized\" is not for backend = \"sglang\", which divides lora_alpha by the rank \
+                 whatever an adapter says: multiply lora_alpha by the rank's root instead"
+            );
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();
@@ -299,6 +334,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         lora_rank: None,
         learner: LearnerKind::default(),
         lora_alpha: None,
+        lora_scaling: None,
         lora_modules: None,
         trained: true,
     };
@@ -396,7 +432,31 @@ mod tests {
         let entry: ModelEntry = toml::from_str(text).unwrap();
         entry.check().unwrap();
         let modules = [LoraModule::Query, LoraModule::Head].into();
-        assert_eq!(entry.lora(3), Some(LoraOptions { rank: 4, alpha: 8.0, modules, seed: 3 }));
+        let expected = LoraOptions { alpha: 8.0, modules, ..LoraOptions::new(4, 3) };
+        assert_eq!(entry.lora(3), Some(expected.clone()));
+        let stabilized = ModelEntry { lora_scaling: Some(LoraScaling::RankStabilized), ..entry };
+        stabilized.check().unwrap();
+        assert_eq!(stabilized.lora(3), Some(LoraOptions { scaling: LoraScaling::RankStabilized, ..expected }));
+        assert!(stabilized.torch_model(Path::new("p"), 3).adapter.unwrap().is_rank_stabilized);
+    }
+
+    #[test]
+    fn an_adapters_defaults_are_said() {
+        let mut model = ModelEntry { lora_rank: Some(16), ..parse_model("m=embedded:p").unwrap() };
+        let summary = model.adapter_summary().unwrap();
+        assert_eq!(
+            summary,
+            "an adapter of rank 16 is trained, lora_alpha 32 (the default): its product counts 2.000 times"
+        );
+        model.fill_adapter_defaults();
+        assert_eq!((model.lora_alpha, model.lora_scaling), (Some(32.0), Some(LoraScaling::Standard)));
+        let stabilized = ModelEntry { lora_scaling: Some(LoraScaling::RankStabilized), ..model };
+        assert!(stabilized.adapter_summary().unwrap().ends_with("lora_alpha 32: its product counts 8.000 times"));
+        for flag in ["m=embedded:p", "m=tinker:http://h,path=p"] {
+            let mut other = parse_model(flag).unwrap();
+            other.fill_adapter_defaults();
+            assert_eq!((other.lora_alpha, other.adapter_summary()), (None, None), "{flag}");
+        }
     }
 
     #[test]
@@ -421,6 +481,15 @@ mod tests {
             (ModelEntry { lora_alpha: Some(8.0), ..remote.clone() }, "needs lora_rank"),
             (ModelEntry { lora_rank: Some(0), lora_alpha: Some(8.0), ..embedded.clone() }, "needs lora_rank"),
             (ModelEntry { lora_rank: Some(8), lora_alpha: Some(8.0), ..tinker.clone() }, "to the service"),
+            (ModelEntry { lora_scaling: Some(LoraScaling::Standard), ..embedded.clone() }, "needs lora_rank"),
+            (
+                ModelEntry {
+                    lora_rank: Some(8),
+                    lora_scaling: Some(LoraScaling::RankStabilized),
+                    ..remote.clone()
+                },
+                "sglang",
+            ),
             (ModelEntry { lora_rank: Some(8), ..upstream.clone() }, "no adapters"),
             (ModelEntry { learner: LearnerKind::Torch, ..tinker.clone() }, "not with \"tinker\""),
             (ModelEntry { learner: LearnerKind::PrimeRl, ..tinker.clone() }, "not with \"tinker\""),

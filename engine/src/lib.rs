@@ -34,7 +34,7 @@ mod reference;
 #[cfg(test)]
 mod test_models;
 
-pub use adapters::lora::LoraOptions;
+pub use adapters::lora::{LoraOptions, LoraScaling};
 pub use checkpoints::conversion::{convert_model, copy_adapter, merge_adapter};
 pub use device_name::Device;
 pub use engine::{Engine, create_model};

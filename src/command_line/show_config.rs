@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use fulgurite_config::declarations::{Config, DEFAULT_STORE, LoadedConfig};
+use fulgurite_config::models::ModelEntry;
 use fulgurite_lab::learning_rate_rule::learning_rate_rule;
 use fulgurite_terminal::output;
 use serde_json::{Map, Value, json};
@@ -25,6 +26,7 @@ pub fn run(arguments: ConfigArguments) -> Result<()> {
     // A run of `train` has a store of its own.
     let store_by_default = loaded.config.store.url.is_none();
     loaded.config.store.url.get_or_insert_with(|| DEFAULT_STORE.to_owned());
+    loaded.config.models.iter_mut().for_each(ModelEntry::fill_adapter_defaults);
     let rule = learning_rate_rule(&loaded);
     for (key, value) in flatten(&json!(loaded.config)) {
         let from = match (variables.get(&key), &loaded.file) {

@@ -32,8 +32,8 @@ pub struct TrainArguments {
     /// their place
     #[arg(long, requires_all = ["server", "resume"])]
     pub replace_weights: bool,
-    /// Put a value in place of a key of the config (repeatable): trainer.learning_rate=3e-4, models.0.lora_rank=8; the
-    /// value is TOML, or text without quotes
+    /// Put a value in place of a key of the config (repeatable): trainer.learning_rate=3e-4, models.0.lora_rank=8 (lora_alpha
+    /// is 32 unless it is set too); the value is TOML, or text without quotes
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<Override>,
     /// Directory of the run, in place of a new one below the config's [run] directory

@@ -137,6 +137,9 @@ pub struct TorchAdapter {
     pub rank: usize,
     /// `lora_alpha`.
     pub alpha: f64,
+    /// `use_rslora`.
+    #[serde(rename = "rank_stabilized", skip_serializing_if = "std::ops::Not::not")]
+    pub is_rank_stabilized: bool,
     /// `target_modules`; `None` takes the usual ones that the model has.
     pub modules: Option<Vec<String>>,
 }

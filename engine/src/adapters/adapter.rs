@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::adapters::adapter_layout::{AdaptedProjection, AdapterLayout};
-use crate::adapters::lora::LoraOptions;
+use crate::adapters::lora::{LoraOptions, LoraScaling};
 use crate::error::EngineError;
 use crate::kernels::{PackedMatrix, multiply, multiply_add, transposed_multiply_add};
 use crate::model::config::ModelConfig;
@@ -16,10 +16,16 @@ use crate::model::projection::Projection;
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {
     pub(crate) layout: Arc<AdapterLayout>,
-    /// What its products are multiplied with, times the rank.
-    pub(crate) alpha: f64,
+    pub(crate) strength: Strength,
     pub(crate) values: Vec<f32>,
     packed: Vec<PackedProjection>,
+}
+
+/// What an adapter's products are multiplied with, as its configuration has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Strength {
+    pub(crate) alpha: f64,
+    pub(crate) scaling: LoraScaling,
 }
 
 /// The matrices of one adapted product, packed for products from the left.
@@ -69,9 +75,9 @@ pub(crate) fn adapt(
 }
 
 impl Adapter {
-    pub(crate) fn new(layout: Arc<AdapterLayout>, alpha: f64, values: Vec<f32>) -> Self {
+    pub(crate) fn new(layout: Arc<AdapterLayout>, strength: Strength, values: Vec<f32>) -> Self {
         let packed = vec![PackedProjection::default(); layout.projections().len()];
-        let mut adapter = Self { layout, alpha, values, packed };
+        let mut adapter = Self { layout, strength, values, packed };
         adapter.pack();
         adapter
     }
@@ -94,12 +100,13 @@ impl Adapter {
             let bound = 1.0 / (adapted.inputs as f64).sqrt();
             values[adapted.a.clone()].fill_with(|| (bound * (2.0 * uniform(&mut generator) - 1.0)) as f32);
         }
-        Self::new(Arc::new(layout), options.alpha, values)
+        let strength = Strength { alpha: options.alpha, scaling: options.scaling };
+        Self::new(Arc::new(layout), strength, values)
     }
 
     /// What its products are multiplied with.
     pub(crate) fn scale(&self) -> f32 {
-        (self.alpha / self.layout.rank as f64) as f32
+        self.strength.scaling.factor(self.strength.alpha, self.layout.rank) as f32
     }
 
     /// Brings the packed copy up to date with `values`.

@@ -1,16 +1,39 @@
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::EngineError;
 use crate::model::lora_module::LoraModule;
 
-/// An adapter that is to be trained over weights that stay as they are: `y = W x + alpha / rank · B (A x)` for each of the
+/// What an adapter's product is scaled with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoraScaling {
+    /// `alpha / rank` (Hu et al., 2021).
+    #[default]
+    Standard,
+    /// `alpha / √rank`, which PEFT calls `use_rslora` (Kalajdzievski, 2023).
+    RankStabilized,
+}
+
+impl LoraScaling {
+    /// The factor of the product.
+    pub fn factor(self, alpha: f64, rank: usize) -> f64 {
+        let rank = rank as f64;
+        alpha / if self == Self::RankStabilized { rank.sqrt() } else { rank }
+    }
+}
+
+/// An adapter that is to be trained over weights that stay as they are: `y = W x + scale · B (A x)` for each of the
 /// modules (Hu et al., 2021).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoraOptions {
     /// Rows of each `A`, columns of each `B`.
     pub rank: usize,
-    /// What the product is scaled with, times the rank.
+    /// What the product is scaled with, times the rank, or times its root.
     pub alpha: f64,
+    /// Which of the two.
+    pub scaling: LoraScaling,
     /// The matrices that it stands beside, in every layer.
     pub modules: BTreeSet<LoraModule>,
     /// Of the numbers that each `A` begins with. Each `B` begins with zeros, so that nothing has changed yet.
@@ -24,7 +47,7 @@ impl LoraOptions {
 
     /// An adapter of this rank beside every matrix of the layers and the head.
     pub fn new(rank: usize, seed: u64) -> Self {
-        Self { rank, alpha: Self::ALPHA, modules: LoraModule::ALL.into(), seed }
+        Self { rank, alpha: Self::ALPHA, scaling: LoraScaling::default(), modules: LoraModule::ALL.into(), seed }
     }
 
     /// Refuses what makes no adapter.

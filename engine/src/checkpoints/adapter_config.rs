@@ -7,6 +7,8 @@ use std::path::Path;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::adapters::adapter::Strength;
+use crate::adapters::lora::LoraScaling;
 use crate::error::EngineError;
 use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
@@ -51,8 +53,7 @@ const PLAIN_BEGINNINGS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 #[derive(Debug)]
 pub(crate) struct AdapterConfig {
     pub(crate) rank: usize,
-    alpha: f64,
-    use_rslora: bool,
+    pub(crate) strength: Strength,
     targets: Modules,
     excluded: Modules,
     /// The layers that are adapted, where not all are.
@@ -111,9 +112,9 @@ impl AdapterConfig {
         let rank = rank.ok_or_else(|| format!("r is {}, not a rank from 1 to {GREATEST_RANK}", field("r")))?;
         let alpha = field("lora_alpha").as_f64().filter(|alpha| *alpha != 0.0);
         let alpha = alpha.ok_or_else(|| format!("lora_alpha is {}, not a number other than 0", field("lora_alpha")))?;
-        let use_rslora = match field("use_rslora") {
-            Value::Null => false,
-            Value::Bool(chosen) => *chosen,
+        let scaling = match field("use_rslora") {
+            Value::Null | Value::Bool(false) => LoraScaling::Standard,
+            Value::Bool(true) => LoraScaling::RankStabilized,
             other => return Err(format!("use_rslora is {other}, neither true nor false")),
         };
         if let Some((name, value)) = fields.iter().find(|(name, value)| has_effect(name, value)) {
@@ -141,13 +142,13 @@ impl AdapterConfig {
                 "target_modules has embed_tokens, and an adapter of the embedding is not computed here".to_owned()
             );
         }
-        Ok(Self { rank: rank as usize, alpha, use_rslora, targets, excluded, layers })
+        let strength = Strength { alpha, scaling };
+        Ok(Self { rank: rank as usize, strength, targets, excluded, layers })
     }
 
     /// What the product of the matrices is multiplied with: `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`.
     pub(crate) fn scale(&self) -> f64 {
-        let rank = self.rank as f64;
-        self.alpha / if self.use_rslora { rank.sqrt() } else { rank }
+        self.strength.scaling.factor(self.strength.alpha, self.rank)
     }
 
     /// Whether a module, by its name in the model, is adapted; `None` where the configuration names none.

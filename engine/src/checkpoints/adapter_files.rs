@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::adapters::adapter::Adapter;
+use crate::adapters::adapter::{Adapter, Strength};
 use crate::adapters::adapter_layout::AdapterLayout;
+use crate::adapters::lora::LoraScaling;
 use crate::checkpoints::adapter_config::{ADAPTER_CONFIG, AdapterConfig};
 use crate::checkpoints::new_directory::NewDirectory;
 use crate::checkpoints::tensor_files::{FoundTensors, TensorFile, TensorSearch, written_tensors};
@@ -82,7 +83,7 @@ pub(crate) fn write_adapter(
     adapter: &Adapter,
     head: HeadName,
 ) -> Result<(), EngineError> {
-    let (layout, alpha) = (&adapter.layout, adapter.alpha);
+    let (layout, Strength { alpha, scaling }) = (&adapter.layout, adapter.strength);
     let config = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -94,7 +95,7 @@ pub(crate) fn write_adapter(
         "target_modules": layout.modules.iter().map(|module| head.of_module(module.name())).collect::<Vec<_>>(),
         "bias": "none",
         "fan_in_fan_out": false,
-        "use_rslora": false,
+        "use_rslora": scaling == LoraScaling::RankStabilized,
         "use_dora": false,
         "modules_to_save": null,
         "inference_mode": true,
@@ -120,7 +121,7 @@ pub(crate) fn read_into_adapter(
     let scale = found.config.scale() as f32;
     if scale != adapter.scale() {
         let own = adapter.scale();
-        return refuse(format!("its alpha by its rank is {scale}, but the adapter that is trained has {own}"));
+        return refuse(format!("its products are scaled with {scale}, but those of the adapter that is trained with {own}"));
     }
     let (layout, own) = (&found.layout, &adapter.layout);
     if layout.rank != own.rank {
@@ -129,14 +130,14 @@ pub(crate) fn read_into_adapter(
     if layout != &**own || found.adapted.len() != own.tensors.len() {
         return refuse("it adapts other modules than the adapter that is trained".to_owned());
     }
-    Ok(Adapter::new(adapter.layout.clone(), adapter.alpha, found.read()?))
+    Ok(Adapter::new(adapter.layout.clone(), adapter.strength, found.read()?))
 }
 
 /// Reads an adapter for a model of these dimensions.
 pub(crate) fn read_adapter(directory: &Path, model: &ModelConfig) -> Result<Adapter, EngineError> {
     let found = find_adapter(directory, model)?;
-    let alpha = found.config.scale() * found.config.rank as f64;
-    Ok(Adapter::new(Arc::new(found.layout.clone()), alpha, found.read()?))
+    let strength = found.config.strength;
+    Ok(Adapter::new(Arc::new(found.layout.clone()), strength, found.read()?))
 }
 
 /// An adapter in its files, all that its configuration names and nothing beside it, not read yet.
@@ -229,7 +230,7 @@ pub(super) mod tests {
     pub(in crate::checkpoints) fn adapter(options: &LoraOptions) -> Adapter {
         let fresh = Adapter::initial(&tiny_config(), options);
         let values = numbers(3, fresh.layout.length);
-        Adapter::new(fresh.layout.clone(), fresh.alpha, values)
+        Adapter::new(fresh.layout.clone(), fresh.strength, values)
     }
 
     pub(in crate::checkpoints) fn write(directory: &Path, base: &str, adapter: &Adapter) {
@@ -270,12 +271,13 @@ pub(super) mod tests {
     fn an_adapter_is_read_back_as_it_was_written() {
         let home = tempfile::tempdir().unwrap();
         let attention = LoraOptions { alpha: 7.0, modules: LoraModule::ATTENTION.into(), ..LoraOptions::new(3, 1) };
-        for options in [LoraOptions::new(2, 1), attention] {
+        let stabilized = LoraOptions { scaling: LoraScaling::RankStabilized, ..LoraOptions::new(4, 1) };
+        for options in [LoraOptions::new(2, 1), attention, stabilized] {
             let written = adapter(&options);
             let directory = home.path().join(options.rank.to_string());
             write(&directory, "models/base", &written);
             let read = read_adapter(&directory, &tiny_config()).unwrap();
-            assert_eq!((&read.layout, read.alpha, &read.values), (&written.layout, written.alpha, &written.values));
+            assert_eq!((&read.layout, read.strength, &read.values), (&written.layout, written.strength, &written.values));
             assert_eq!(read_into_adapter(&directory, &tiny_config(), &written).unwrap().values, written.values);
             let config = std::fs::read_to_string(directory.join(ADAPTER_CONFIG)).unwrap();
             let config: Value = serde_json::from_str(&config).unwrap();

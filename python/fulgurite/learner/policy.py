@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -42,6 +43,18 @@ class Lora:
     alpha: float
     modules: list[str] | None
     """Names of modules; where there are none, those that are usual and that the model has."""
+    rank_stabilized: bool = False
+    """Whether products are scaled with alpha by the root of the rank, in place of the rank."""
+
+    @property
+    def scale(self) -> float:
+        """What products are scaled with."""
+        return scale_of(self.rank, self.alpha, rank_stabilized=self.rank_stabilized)
+
+
+def scale_of(rank: float, alpha: float, *, rank_stabilized: bool) -> float:
+    """Return what PEFT scales an adapter's products with."""
+    return alpha / (math.sqrt(rank) if rank_stabilized else rank)
 
 
 @dataclass
@@ -155,7 +168,12 @@ class Policy:
             raise LearnerError(Fault.CONFIGURATION, f"{message} ([[models]] lora_modules)")
         self.modules = sorted(modules)
         config = LoraConfig(
-            task_type="CAUSAL_LM", r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=self.modules
+            task_type="CAUSAL_LM",
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=0.0,
+            target_modules=self.modules,
+            use_rslora=lora.rank_stabilized,
         )
         with warnings.catch_warnings():
             # Of a head that is the embedding: the adapter stands beside the head alone, and nothing is merged.
@@ -311,7 +329,7 @@ class Policy:
             "target_modules": self.modules,
             "bias": "none",
             "fan_in_fan_out": False,
-            "use_rslora": False,
+            "use_rslora": self.lora.rank_stabilized,
             "use_dora": False,
             "modules_to_save": None,
             "inference_mode": True,
@@ -326,9 +344,10 @@ class Policy:
             return read_tensors(directory, WEIGHTS, shapes)
         path = directory / ADAPTER_CONFIG
         config = read_json(path)
-        scale, own = float(config["lora_alpha"]) / float(config["r"]), self.lora.alpha / self.lora.rank
-        if scale != own:
-            message = f"its alpha by its rank is {scale}, but the adapter that is trained has {own}"
+        stabilized = bool(config.get("use_rslora"))
+        scale = scale_of(float(config["r"]), float(config["lora_alpha"]), rank_stabilized=stabilized)
+        if scale != (own := self.lora.scale):
+            message = f"its products are scaled with {scale}, but those of the adapter that is trained with {own}"
             raise LearnerError(Fault.FILES, message, str(path))
         return read_tensors(directory, ADAPTER_WEIGHTS, shapes)
 

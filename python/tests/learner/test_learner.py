@@ -299,14 +299,20 @@ def test_a_resumed_learner_ends_in_the_same_bytes(learner: Made, data: Made, tmp
     assert all(name in listed for name in saved(tmp_path / "two") if name != DIGEST_LIST)
 
 
-def test_an_adapter_is_read_by_peft(learner: Made, data: Made, tmp_path: Path, model: Path) -> None:
+@pytest.mark.parametrize("rank_stabilized", [False, True])
+def test_an_adapter_is_read_by_peft(
+    learner: Made, data: Made, tmp_path: Path, model: Path, *, rank_stabilized: bool
+) -> None:
     from peft import PeftModel
 
-    made, rows = learner(3), data([9])
+    made, rows = learner(3, rank_stabilized=rank_stabilized), data([9])
     stir(made)
     made.save_weights(tmp_path / "adapter")
     base = transformers.AutoModelForCausalLM.from_pretrained(model)
     theirs = PeftModel.from_pretrained(base, tmp_path / "adapter")
+    # As peft 0.21.2 has it: alpha by the rank, or by its root.
+    scaling = theirs.base_model.model.lm_head.scaling["default"]
+    assert scaling == pytest.approx(4.618802153517 if rank_stabilized else 2.666666666667)
     with torch.no_grad():
         logits = theirs(input_ids=rows.tokens[None]).logits[0].log_softmax(-1)
     expected = logits.gather(1, rows.targets[:, None])[:, 0]
@@ -332,7 +338,7 @@ def test_nothing_half_written_is_left(learner: Made, tmp_path: Path, monkeypatch
 def test_a_directory_of_another_adapter_is_refused(learner: Made, tmp_path: Path) -> None:
     made = learner(3)
     learner(4).save_checkpoint(tmp_path / "wider")
-    with pytest.raises(LearnerError, match="alpha by its rank"):
+    with pytest.raises(LearnerError, match="products are scaled with"):
         made.load_checkpoint(tmp_path / "wider")
     learner(3, modules=["q_proj"]).save_checkpoint(tmp_path / "fewer")
     with pytest.raises(LearnerError, match="is missing"):

@@ -268,6 +268,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.base_model = null  # default
     models.0.lora_rank = null  # default
     models.0.lora_alpha = null  # default
+    models.0.lora_scaling = null  # default
     models.0.lora_modules = null  # default
     models.0.learner = "embedded"  # default
     models.0.trained = true  # default

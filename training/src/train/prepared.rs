@@ -58,6 +58,9 @@ impl Prepared {
             check_learner(&model, &loaded)?;
         }
         check_service(&loaded, &model).await.with_context(file)?;
+        if let Some(summary) = model.adapter_summary() {
+            notices.note(format_args!("model `{}`: {summary}", model.name));
+        }
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;
         Ok(Self { loaded, options, commands, reporter, notices, model, model_directory, tasks, started })
     }

@@ -20,13 +20,15 @@ const FORMS: [(&str, &str); 8] = [
 ];
 
 /// Defaults that a program finds out where it runs, or that are too long for a table.
-const FOUND_OUT: [(&str, &str); 6] = [
+const FOUND_OUT: [(&str, &str); 8] = [
     ("engine.threads", "processors"),
     ("proxy.large_requests_at_once", "half of the processors"),
     ("proxy.auxiliary_rules", "built-in rules, which `config show` lists"),
     ("trainer.distillation.teachers", "none"),
     ("store.url", "what the meaning says"),
     ("models.0.path", "none"),
+    ("models.0.lora_alpha", "`32`"),
+    ("models.0.lora_scaling", "`\"standard\"`"),
 ];
 
 /// All tables from the root on, as Markdown.

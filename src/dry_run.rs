@@ -59,6 +59,7 @@ pub async fn dry_run(arguments: TrainArguments) -> Result<()> {
 fn memory_plan(arguments: &TrainArguments) -> Result<Option<RunPlan>> {
     let mut loaded = LoadedConfig::read_with(Some(&arguments.config), &arguments.overrides)?;
     train::override_by_flags(&mut loaded.config, arguments.clone());
+    loaded.take_adapters()?;
     let trained = model_roles::trainable_models(&loaded.config)?;
     if trained.iter().any(|model| model.learner == LearnerKind::PrimeRl) {
         bail!("--dry-run makes an update, which prime-rl's trainer would keep (learner = \"prime-rl\")");

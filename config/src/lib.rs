@@ -4,6 +4,8 @@ pub mod admin_key;
 pub mod agent_settings;
 pub mod checks;
 pub mod declarations;
+pub mod layer_choice;
+pub mod model_adapter;
 pub mod model_roles;
 pub mod models;
 pub mod overrides;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fulgurite_backends::{Changeover, KeyHeader, TorchAdapter, TorchModel, UpstreamDialect};
-use fulgurite_engine::{LoraModule, LoraOptions, LoraScaling};
+use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
+use fulgurite_engine::{LoraModule, LoraScaling};
 use fulgurite_hub::fetched_by;
 use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::layer_choice::LayerChoice;
 use crate::redaction::public_part;
 
 /// `[[models]]`
@@ -66,6 +67,17 @@ pub struct ModelEntry {
     /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
     #[serde(default)]
     pub lora_modules: Option<BTreeSet<LoraModule>>,
+    /// The layers that get an adapter, from 0 on, as a list or as text such as `0-11`; all unless told otherwise. The head, which is in no
+    /// layer, gets none then.
+    #[serde(default)]
+    pub lora_layers: Option<LayerChoice>,
+    /// A directory in PEFT's form, such as a checkpoint of a former run: training goes on from its weights, with a fresh
+    /// optimizer. Rank, alpha, scaling, modules and layers are the adapter's.
+    #[serde(default)]
+    pub adapter: Option<PathBuf>,
+    /// SHA-256 of that adapter's `adapter_model.safetensors`. Another one is refused; a run's record has the one it began with.
+    #[serde(default)]
+    pub adapter_sha256: Option<String>,
     /// Who trains it: `embedded`, this process; `torch`, PyTorch in a process of its own, as `[torch]` says; or `prime-rl`, the
     /// trainer of prime-rl, as `[prime_rl]` says.
     #[serde(default)]
@@ -156,52 +168,7 @@ impl Backend {
     }
 }
 
-/// Keys of the form of an adapter.
-const FORM_KEYS: &str = "lora_alpha, lora_scaling and lora_modules";
-
 impl ModelEntry {
-    /// The adapter that this process is to train beside the model, if it is to train one; its numbers begin by `seed`.
-    pub fn lora(&self, seed: u64) -> Option<LoraOptions> {
-        let rank = self.lora_rank.filter(|&rank| rank > 0)? as usize;
-        let mut lora = LoraOptions::new(rank, seed);
-        lora.alpha = self.lora_alpha.unwrap_or(lora.alpha);
-        lora.scaling = self.lora_scaling.unwrap_or_default();
-        lora.modules = self.lora_modules.clone().unwrap_or(lora.modules);
-        Some(lora)
-    }
-
-    /// The same for a learner in PyTorch, with the model in `path`.
-    pub fn torch_model(&self, path: &Path, seed: u64) -> TorchModel {
-        let adapter = self.lora(seed).map(|lora| TorchAdapter {
-            rank: lora.rank,
-            alpha: lora.alpha,
-            is_rank_stabilized: lora.scaling == LoraScaling::RankStabilized,
-            // Not all models have all of the usual ones.
-            modules: self.lora_modules.as_ref().map(|names| names.iter().map(|name| name.name().to_owned()).collect()),
-        });
-        TorchModel { path: path.to_owned(), adapter, seed }
-    }
-
-    /// Writes what an adapter has that nothing was said of.
-    pub fn fill_adapter_defaults(&mut self) {
-        let is_trained_here = self.backend != Backend::Tinker && self.learner != LearnerKind::PrimeRl;
-        if let Some(lora) = self.lora(0).filter(|_| is_trained_here) {
-            self.lora_alpha = Some(lora.alpha);
-            self.lora_scaling = Some(lora.scaling);
-        }
-    }
-
-    /// The adapter that this process is to train, for people; `None` where it trains none.
-    pub fn adapter_summary(&self) -> Option<String> {
-        let mut filled = self.clone();
-        filled.fill_adapter_defaults();
-        let (alpha, scaling) = (filled.lora_alpha?, filled.lora_scaling?);
-        let rank = filled.lora_rank? as usize;
-        let factor = scaling.factor(alpha, rank);
-        let by_default = if self.lora_alpha.is_none() { " (the default)" } else { "" };
-        Some(format!("an adapter of rank {rank} is trained, lora_alpha {alpha}{by_default}: its product counts {factor:.3} times"))
-    }
-
     /// Which renderer it is opened with.
     pub fn renderer(&self) -> RendererChoice<'_> {
         RendererChoice { name: &self.renderer, tools: self.tools }
@@ -213,18 +180,7 @@ impl ModelEntry {
         if self.backend != Backend::Tinker && self.base_model.is_some() {
             bail!("backend = \"{backend}\" knows no base_model: leave it out");
         }
-        let has_form = self.lora_alpha.is_some() || self.lora_scaling.is_some() || self.lora_modules.is_some();
-        if self.backend == Backend::Tinker && has_form {
-            bail!("backend = \"tinker\" leaves {FORM_KEYS} to the service: leave them out");
-        }
-        let takes_adapters =
-            matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang | Backend::Tinker);
-        if !takes_adapters && (has_form || self.lora_rank.is_some()) {
-            bail!("backend = \"{backend}\" takes no adapters: leave out lora_rank, {FORM_KEYS}");
-        }
-        if has_form && self.lora_rank.unwrap_or(0) == 0 {
-            bail!("{FORM_KEYS} are of an adapter, which needs lora_rank = 16 or so");
-        }
+        self.check_adapter()?;
         let is_published_to = matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang);
         if self.learner == LearnerKind::Torch && !is_published_to {
             bail!(
@@ -233,15 +189,6 @@ impl ModelEntry {
         }
         if self.learner == LearnerKind::PrimeRl && self.backend != Backend::Vllm {
             bail!("learner = \"prime-rl\" goes with backend = \"vllm\", not with \"{backend}\"");
-        }
-        if self.learner == LearnerKind::PrimeRl && has_form {
-            bail!("learner = \"prime-rl\" leaves {FORM_KEYS} to the trainer's config: leave them out");
-        }
-        if self.backend == Backend::Sglang && self.lora_scaling == Some(LoraScaling::RankStabilized) {
-            bail!(
-                "lora_scaling = \"rank_stabilized\" is not for backend = \"sglang\", which divides lora_alpha by the rank \
-                 whatever an adapter says: multiply lora_alpha by the rank's root instead"
-            );
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();
@@ -336,6 +283,9 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         lora_alpha: None,
         lora_scaling: None,
         lora_modules: None,
+        lora_layers: None,
+        adapter: None,
+        adapter_sha256: None,
         trained: true,
     };
     match backend {
@@ -416,46 +366,6 @@ mod tests {
         ] {
             let error = parse_model(wrong).unwrap_err().to_string();
             assert!(error.contains("expected NAME=embedded:DIRECTORY|FILE.gguf"), "{wrong}: {error}");
-        }
-    }
-
-    #[test]
-    fn an_adapter_has_what_is_told_of_it_and_else_the_engines_defaults() {
-        let model = parse_model("tiny=embedded:models/tiny").unwrap();
-        assert_eq!(model.lora(3), None);
-        assert_eq!(ModelEntry { lora_rank: Some(0), ..model.clone() }.lora(3), None);
-        let plain = ModelEntry { lora_rank: Some(8), ..model.clone() };
-        plain.check().unwrap();
-        assert_eq!(plain.lora(3), Some(LoraOptions::new(8, 3)));
-        let text = "name = 'm'\nbackend = 'vllm'\npath = 'p'\nurls = ['http://h']\nlora_rank = 4\nlora_alpha = 8\n\
-                    lora_modules = ['q_proj', 'lm_head']";
-        let entry: ModelEntry = toml::from_str(text).unwrap();
-        entry.check().unwrap();
-        let modules = [LoraModule::Query, LoraModule::Head].into();
-        let expected = LoraOptions { alpha: 8.0, modules, ..LoraOptions::new(4, 3) };
-        assert_eq!(entry.lora(3), Some(expected.clone()));
-        let stabilized = ModelEntry { lora_scaling: Some(LoraScaling::RankStabilized), ..entry };
-        stabilized.check().unwrap();
-        assert_eq!(stabilized.lora(3), Some(LoraOptions { scaling: LoraScaling::RankStabilized, ..expected }));
-        assert!(stabilized.torch_model(Path::new("p"), 3).adapter.unwrap().is_rank_stabilized);
-    }
-
-    #[test]
-    fn an_adapters_defaults_are_said() {
-        let mut model = ModelEntry { lora_rank: Some(16), ..parse_model("m=embedded:p").unwrap() };
-        let summary = model.adapter_summary().unwrap();
-        assert_eq!(
-            summary,
-            "an adapter of rank 16 is trained, lora_alpha 32 (the default): its product counts 2.000 times"
-        );
-        model.fill_adapter_defaults();
-        assert_eq!((model.lora_alpha, model.lora_scaling), (Some(32.0), Some(LoraScaling::Standard)));
-        let stabilized = ModelEntry { lora_scaling: Some(LoraScaling::RankStabilized), ..model };
-        assert!(stabilized.adapter_summary().unwrap().ends_with("lora_alpha 32: its product counts 8.000 times"));
-        for flag in ["m=embedded:p", "m=tinker:http://h,path=p"] {
-            let mut other = parse_model(flag).unwrap();
-            other.fill_adapter_defaults();
-            assert_eq!((other.lora_alpha, other.adapter_summary()), (None, None), "{flag}");
         }
     }
 

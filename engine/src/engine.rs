@@ -6,6 +6,7 @@ use fulgurite_types::WeightsVersion;
 use crate::adapters::adapter::Adapter;
 use crate::adapters::lora::LoraOptions;
 use crate::adapters::policy::Policy;
+use crate::checkpoints::adapter_files::read_adapter;
 use crate::checkpoints::checkpoint::write_model;
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
@@ -153,6 +154,19 @@ impl Engine {
     pub fn lora_learner(&self, options: &LoraOptions) -> Result<Arc<EmbeddedLearner>, EngineError> {
         let (weights, source) = (self.weights(), self.directory.clone());
         let adapter = Adapter::begin(&self.config, options, self.memory_need)?;
+        let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
+        Ok(Arc::new(EmbeddedLearner::new(policy, self.threads, source, Some(self.published.clone()))))
+    }
+
+    /// The same for an adapter that is there, in PEFT's form: training goes on from its weights, of its rank, with its scale
+    /// and beside its modules.
+    ///
+    /// # Errors
+    /// If it is not over this model, has what is not computed here, or cannot be trained in the memory that is available.
+    pub fn adapter_learner(&self, adapter: &Path) -> Result<Arc<EmbeddedLearner>, EngineError> {
+        let (weights, source) = (self.weights(), self.directory.clone());
+        let adapter = verified(adapter, || read_adapter(adapter, &self.config))?;
+        self.memory_need.with_adapter(&self.config, adapter.layout.length).check_training()?;
         let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
         Ok(Arc::new(EmbeddedLearner::new(policy, self.threads, source, Some(self.published.clone()))))
     }

@@ -35,6 +35,7 @@ mod reference;
 mod test_models;
 
 pub use adapters::lora::{LoraOptions, LoraScaling};
+pub use checkpoints::adapter_facts::{AdapterFacts, inspect_adapter, keep_adapter};
 pub use checkpoints::conversion::{convert_model, copy_adapter, merge_adapter};
 pub use device_name::Device;
 pub use engine::{Engine, create_model};

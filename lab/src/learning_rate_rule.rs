@@ -31,7 +31,7 @@ pub fn learning_rate_rule(loaded: &LoadedConfig) -> Option<String> {
     let path = model_path(loaded, model);
     let (family, width) = family_and_width(&known_model_directory(&path)?)?;
     // A service trains adapters, whatever is said here.
-    let is_adapter = model.lora_rank.is_some_and(|rank| rank > 0) || model.backend.name() == "tinker";
+    let is_adapter = model.trains_adapter() || model.backend.name() == "tinker";
     rule_words(&family, width, is_adapter)
 }
 

@@ -21,7 +21,8 @@ pub fn plan(arguments: PlanArguments) -> Result<()> {
         print_table(gpu, is_json);
         return Ok(());
     };
-    let loaded = LoadedConfig::read_with(Some(&config), &overrides)?;
+    let mut loaded = LoadedConfig::read_with(Some(&config), &overrides)?;
+    loaded.take_adapters()?;
     let options = PlanOptions { gpus: gpu, model: model_config, rollout_tokens: rollout_tokens.map(u64::from) };
     let plan = RunPlan::of(ConfiguredJob::of(&loaded, &options)?);
     if is_json {

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -142,6 +143,12 @@ pub struct TorchAdapter {
     pub is_rank_stabilized: bool,
     /// `target_modules`; `None` takes the usual ones that the model has.
     pub modules: Option<Vec<String>>,
+    /// `layers_to_transform`; `None` takes all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<BTreeSet<usize>>,
+    /// A directory with the adapter that training goes on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<PathBuf>,
 }
 
 #[cfg(test)]

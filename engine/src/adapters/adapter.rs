@@ -84,8 +84,8 @@ impl Adapter {
 
     /// A fresh one that is to be trained, or why not: the options, or the memory that the model, of `need`, leaves.
     pub(crate) fn begin(config: &ModelConfig, options: &LoraOptions, need: MemoryNeed) -> Result<Self, EngineError> {
-        options.check()?;
-        let numbers = AdapterLayout::new(config, options.rank, &options.modules).length;
+        options.check(config.num_hidden_layers)?;
+        let numbers = options.layout(config).length;
         need.with_adapter(config, numbers).check_training()?;
         Ok(Self::initial(config, options))
     }
@@ -93,7 +93,7 @@ impl Adapter {
     /// A fresh one. Each `A` is uniform within `1 / √inputs` of 0, which is He's bound at a negative slope of √5, as PEFT
     /// begins; each `B` is 0.
     pub(crate) fn initial(config: &ModelConfig, options: &LoraOptions) -> Self {
-        let layout = AdapterLayout::new(config, options.rank, &options.modules);
+        let layout = options.layout(config);
         let mut generator = ChaCha8Rng::seed_from_u64(options.seed);
         let mut values = vec![0.0; layout.length];
         for adapted in layout.projections().iter().flatten() {

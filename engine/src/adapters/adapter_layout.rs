@@ -29,6 +29,7 @@ pub(crate) struct AdaptedProjection {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AdapterLayout {
     pub(crate) rank: usize,
+    /// Kinds of modules, each adapted in some layer at least.
     pub(crate) modules: BTreeSet<LoraModule>,
     /// Under the names that PEFT writes.
     pub(crate) tensors: Vec<Tensor>,
@@ -38,8 +39,15 @@ pub(crate) struct AdapterLayout {
 }
 
 impl AdapterLayout {
+    /// Of all modules of these kinds.
     pub(crate) fn new(config: &ModelConfig, rank: usize, modules: &BTreeSet<LoraModule>) -> Self {
+        Self::choosing(config, rank, |module, _| modules.contains(&module))
+    }
+
+    /// Of the modules that are chosen, each by its kind and its name in the model.
+    pub(crate) fn choosing(config: &ModelConfig, rank: usize, adapts: impl Fn(LoraModule, &str) -> bool) -> Self {
         let layers = config.num_hidden_layers;
+        let mut modules = BTreeSet::new();
         let (mut tensors, mut length) = (Vec::new(), 0);
         let mut add = |name: String, shape: [usize; 2]| {
             let place = length..length + shape[0] * shape[1];
@@ -52,7 +60,8 @@ impl AdapterLayout {
             let mut outputs = 0;
             let mut chosen = Vec::new();
             for (module, name, width) in projection.modules(config) {
-                if modules.contains(&module) {
+                if adapts(module, &name) {
+                    modules.insert(module);
                     chosen.push((name, outputs..outputs + width));
                 }
                 outputs += width;
@@ -69,7 +78,12 @@ impl AdapterLayout {
             Some(AdaptedProjection { inputs, outputs, a, modules: chosen.into_iter().map(b).collect() })
         };
         let projections = Projection::all(layers).map(adapted).collect();
-        Self { rank, modules: modules.clone(), tensors, length, layers, projections }
+        Self { rank, modules, tensors, length, layers, projections }
+    }
+
+    /// How many layers the model has.
+    pub(crate) fn layers(&self) -> usize {
+        self.layers
     }
 
     /// How a product is adapted, if it is.
@@ -113,6 +127,16 @@ mod tests {
         let names: Vec<&str> = all.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         assert!(names.contains(&"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"), "{names:?}");
         assert!(names.contains(&"base_model.model.lm_head.lora_B.weight"), "{names:?}");
+    }
+
+    #[test]
+    fn modules_are_chosen_by_their_names_too() {
+        let some = AdapterLayout::choosing(&tiny_config(), 2, |module, name| {
+            module == LoraModule::Value && name.contains("layers.1.") || name == "lm_head"
+        });
+        assert_eq!((some.tensors.len(), some.modules.len()), (4, 2));
+        assert!(some.projection(Projection::QueryKeyValue(0)).is_none());
+        assert!(some.projection(Projection::QueryKeyValue(1)).is_some());
     }
 
     #[test]

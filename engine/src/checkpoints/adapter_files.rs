@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::adapters::adapter::{Adapter, Strength};
 use crate::adapters::adapter_layout::AdapterLayout;
-use crate::adapters::lora::LoraScaling;
+use crate::adapters::lora::{LoraScaling, layer_of};
 use crate::checkpoints::adapter_config::{ADAPTER_CONFIG, AdapterConfig};
 use crate::checkpoints::new_directory::NewDirectory;
 use crate::checkpoints::tensor_files::{FoundTensors, TensorFile, TensorSearch, written_tensors};
@@ -17,7 +17,6 @@ use crate::model::config::ModelConfig;
 use crate::model::element_type::ElementType;
 use crate::model::layout::Tensor;
 use crate::model::lora_module::LoraModule;
-use crate::model::projection::Projection;
 
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
@@ -84,6 +83,7 @@ pub(crate) fn write_adapter(
     head: HeadName,
 ) -> Result<(), EngineError> {
     let (layout, Strength { alpha, scaling }) = (&adapter.layout, adapter.strength);
+    let targets = Targets::of(layout);
     let config = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -92,7 +92,8 @@ pub(crate) fn write_adapter(
         // A whole number where it is one, as PEFT has it.
         "lora_alpha": if alpha.fract() == 0.0 { json!(alpha as u64) } else { json!(alpha) },
         "lora_dropout": 0.0,
-        "target_modules": layout.modules.iter().map(|module| head.of_module(module.name())).collect::<Vec<_>>(),
+        "target_modules": targets.modules.iter().map(|module| head.of_module(module)).collect::<Vec<_>>(),
+        "layers_to_transform": targets.layers,
         "bias": "none",
         "fan_in_fan_out": false,
         "use_rslora": scaling == LoraScaling::RankStabilized,
@@ -103,6 +104,36 @@ pub(crate) fn write_adapter(
     new.write(ADAPTER_CONFIG, format!("{config:#}\n").as_bytes())?;
     let tensors = written_tensors(&named_tensors(&layout.tensors, head), "", &adapter.values, ElementType::F32);
     new.write_tensors(ADAPTER_WEIGHTS, tensors)
+}
+
+/// What is adapted, in the terms of PEFT's configuration.
+struct Targets {
+    /// Kinds of modules; each module by its name where a kind is not adapted in the same layers as another.
+    modules: Vec<String>,
+    /// The layers, where not all are adapted.
+    layers: Option<BTreeSet<usize>>,
+}
+
+impl Targets {
+    fn of(layout: &AdapterLayout) -> Self {
+        let mut adapted: BTreeSet<&str> = BTreeSet::new();
+        adapted.extend(layout.tensors.iter().filter_map(|tensor| Some(matrix_of(&tensor.name)?.0)));
+        let has = |kind: LoraModule, layer: usize| {
+            let is_it = |name: &&&str| layer_of(name) == Some(layer) && name.ends_with(kind.name());
+            adapted.iter().any(|name| is_it(&name))
+        };
+        let layers_of = |kind: &LoraModule| (0..layout.layers()).filter(|layer| has(*kind, *layer)).collect();
+        let in_layers = layout.modules.iter().filter(|kind| **kind != LoraModule::Head);
+        let mut sets: BTreeSet<BTreeSet<usize>> = in_layers.map(layers_of).collect();
+        let kinds = || layout.modules.iter().map(|kind| kind.name().to_owned()).collect();
+        let has_head = layout.modules.contains(&LoraModule::Head);
+        match (sets.pop_last(), sets.is_empty()) {
+            (None, _) => Self { modules: kinds(), layers: None },
+            (Some(layers), true) if layers.len() == layout.layers() => Self { modules: kinds(), layers: None },
+            (Some(layers), true) if !has_head => Self { modules: kinds(), layers: Some(layers) },
+            _ => Self { modules: adapted.into_iter().map(str::to_owned).collect(), layers: None },
+        }
+    }
 }
 
 /// Tensors of a layout under the names that a file has for them.
@@ -127,7 +158,7 @@ pub(crate) fn read_into_adapter(
     if layout.rank != own.rank {
         return refuse(format!("its rank is {}, but the adapter that is trained has {}", layout.rank, own.rank));
     }
-    if layout != &**own || found.adapted.len() != own.tensors.len() {
+    if layout != &**own {
         return refuse("it adapts other modules than the adapter that is trained".to_owned());
     }
     Ok(Adapter::new(adapter.layout.clone(), adapter.strength, found.read()?))
@@ -144,15 +175,12 @@ pub(crate) fn read_adapter(directory: &Path, model: &ModelConfig) -> Result<Adap
 #[derive(Debug)]
 pub(crate) struct FoundAdapter {
     pub(crate) config: AdapterConfig,
-    /// Of every layer.
     pub(crate) layout: AdapterLayout,
-    /// The tensors of the layout that the file has: where only some layers are adapted, the others add nothing.
-    pub(crate) adapted: Vec<Tensor>,
     tensors: FoundTensors,
 }
 
 impl FoundAdapter {
-    /// Its numbers, zeros where nothing is adapted.
+    /// Its numbers.
     pub(crate) fn read(self) -> Result<Vec<f32>, EngineError> {
         let mut values = vec![0.0; self.layout.length];
         self.tensors.read(&mut values)?;
@@ -175,21 +203,14 @@ pub(crate) fn find_adapter(directory: &Path, model: &ModelConfig) -> Result<Foun
         let message = format!("{ADAPTER_CONFIG} does not say that its module is adapted");
         return Err(EngineError::Tensor { path, name: name.clone(), message });
     }
-    let paths = || Projection::all(model.num_hidden_layers).flat_map(|projection| projection.modules(model));
-    let is_adapted = |module: LoraModule, name: &str| config.adapts(name).unwrap_or(in_file.contains(&module));
-    let mut modules = BTreeSet::new();
-    modules.extend(paths().filter(|(module, name, _)| is_adapted(*module, name)).map(|(module, ..)| module));
-    if modules.is_empty() {
+    let layout = AdapterLayout::choosing(model, config.rank, |module, name| {
+        config.adapts(name).unwrap_or_else(|| in_file.contains(&module))
+    });
+    if layout.modules.is_empty() {
         let message = "target_modules names no module of the model".to_owned();
         return Err(EngineError::Malformed { path: config_path, message });
     }
-    let layout = AdapterLayout::new(model, config.rank, &modules);
-    let names_it = |tensor: &&Tensor| {
-        let module = matrix_of(&tensor.name).map(|(module, _)| module);
-        module.is_some_and(|module| config.adapts(module).unwrap_or(true))
-    };
-    let adapted: Vec<Tensor> = layout.tensors.iter().filter(names_it).cloned().collect();
-    let named = named_tensors(&adapted, HeadName::among(names.iter().map(String::as_str)));
+    let named = named_tensors(&layout.tensors, HeadName::among(names.iter().map(String::as_str)));
     let mut search = TensorSearch::new(&named, "");
     search.look_into(&path, |_| true)?;
     let tensors = search.finish(&path).map_err(|error| match error {
@@ -199,7 +220,7 @@ pub(crate) fn find_adapter(directory: &Path, model: &ModelConfig) -> Result<Foun
         }
         other => other,
     })?;
-    Ok(FoundAdapter { config, layout, adapted, tensors })
+    Ok(FoundAdapter { config, layout, tensors })
 }
 
 /// The kinds of modules that a file has matrices for.
@@ -297,7 +318,7 @@ pub(super) mod tests {
         write(&directory, "base", &written);
         let other = adapter(&LoraOptions { alpha: 8.0, ..LoraOptions::new(2, 1) });
         let error = read_into_adapter(&directory, &tiny_config(), &other).unwrap_err().to_string();
-        assert!(error.contains("alpha by its rank is 16") && error.contains("has 4"), "{error}");
+        assert!(error.contains("are scaled with 16") && error.contains("with 4"), "{error}");
         let wider = adapter(&LoraOptions { alpha: 64.0, ..LoraOptions::new(4, 1) });
         let error = read_into_adapter(&directory, &tiny_config(), &wider).unwrap_err().to_string();
         assert!(error.ends_with("its rank is 2, but the adapter that is trained has 4"), "{error}");
@@ -358,13 +379,36 @@ pub(super) mod tests {
         let directory = changed(home.path(), &narrow, &keep);
         let (read, whole) = (read_adapter(&directory, &tiny_config()).unwrap(), adapter(&LoraOptions::new(2, 1)));
         for tensor in &read.layout.tensors {
+            assert!(tensor.name.contains("layers.1."), "{}", tensor.name);
             let values = &read.values[tensor.place.clone()];
             let own = whole.layout.tensors.iter().find(|own| own.name == tensor.name).unwrap();
-            match tensor.name.contains("layers.1.") {
-                true => assert_eq!(values, &whole.values[own.place.clone()], "{}", tensor.name),
-                false => assert!(values.iter().all(|value| *value == 0.0), "{}", tensor.name),
-            }
+            assert_eq!(values, &whole.values[own.place.clone()], "{}", tensor.name);
         }
-        assert_eq!(read.layout.tensors.len(), 2 * 2 * 2);
+        assert_eq!(read.layout.tensors.len(), 2 * 2);
+    }
+
+    #[test]
+    fn an_adapter_of_some_modules_is_written_in_the_fewest_words_of_peft() {
+        let home = tempfile::tempdir().unwrap();
+        let written = |name: &str, choose: fn(LoraModule, &str) -> bool| {
+            let layout = AdapterLayout::choosing(&tiny_config(), 2, choose);
+            let values = numbers(3, layout.length);
+            let strength = adapter(&LoraOptions::new(2, 1)).strength;
+            let (directory, adapter) = (home.path().join(name), Adapter::new(Arc::new(layout), strength, values));
+            write(&directory, "base", &adapter);
+            let read = read_adapter(&directory, &tiny_config()).unwrap();
+            assert_eq!((&read.layout, &read.values), (&adapter.layout, &adapter.values), "{name}");
+            let config = std::fs::read_to_string(directory.join(ADAPTER_CONFIG)).unwrap();
+            let config: Value = serde_json::from_str(&config).unwrap();
+            (config["target_modules"].clone(), config["layers_to_transform"].clone())
+        };
+        let values = |module, name: &str| module == LoraModule::Value && name.contains("layers.1.");
+        assert_eq!(written("layer", values), (json!(["v_proj"]), json!([1])));
+        assert_eq!(written("head", |module, _| module == LoraModule::Head), (json!(["lm_head"]), Value::Null));
+        let uneven = |module, name: &str| {
+            module == LoraModule::Value && name.contains("layers.1.") || module == LoraModule::Head
+        };
+        let names = json!(["lm_head", "model.layers.1.self_attn.v_proj"]);
+        assert_eq!(written("uneven", uneven), (names, Value::Null));
     }
 }

@@ -61,11 +61,12 @@ pub fn copy_adapter(adapter: &Path, base: &Path, target: &Path) -> Result<(), En
 /// A model's configuration, layout and weights, an adapter's product added to them.
 pub(crate) fn read_merged(base: &Path, adapter: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
     let (mut config, mut layout, mut values) = verified(base, || read_whole(base))?;
-    let (scale, adapter_layout, adapted, matrices) = verified(adapter, || {
+    let (scale, adapter_layout, matrices) = verified(adapter, || {
         let found = find_adapter(adapter, &config)?;
-        let (scale, layout, adapted) = (found.config.scale(), found.layout.clone(), found.adapted.clone());
-        Ok((scale, layout, adapted, found.read()?))
+        let (scale, layout) = (found.config.scale(), found.layout.clone());
+        Ok((scale, layout, found.read()?))
     })?;
+    let adapted = &adapter_layout.tensors;
     let is_of_head = |tensor: &Tensor| matrix_of(&tensor.name).is_some_and(|(module, _)| module == "lm_head");
     if config.tie_word_embeddings && adapted.iter().any(is_of_head) {
         values.extend_from_within(layout.embedding.clone());

@@ -235,3 +235,68 @@ async fn a_merged_model_scores_as_the_adapter_over_its_base_does() {
         }
     }
 }
+
+/// The engine's own adapter, and one that PEFT has written (`engine/tests/vectors/make_models.py`).
+#[tokio::test]
+async fn training_goes_on_from_an_adapter_with_a_fresh_optimizer() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let engine = open(&directory, 2);
+    let learner = engine.lora_learner(&LoraOptions::new(4, 7)).unwrap();
+    train(&learner, 0..3, quick()).await;
+    let (saved, on, again) = (home.path().join("saved"), home.path().join("on"), home.path().join("again"));
+    learner.save_weights(&saved).await.unwrap();
+    let other = engine.adapter_learner(&saved).unwrap();
+    assert_eq!(other.forward(rows(9)).await.unwrap(), learner.forward(rows(9)).await.unwrap());
+    other.save_weights(&on).await.unwrap();
+    assert_eq!(files(&on), files(&saved));
+    // The moments of the first three steps are not gone on from: the next step is a first one.
+    train(&other, 3..4, quick()).await;
+    let third = engine.adapter_learner(&saved).unwrap();
+    train(&third, 3..4, quick()).await;
+    train(&learner, 3..4, quick()).await;
+    assert_eq!(other.forward(rows(9)).await.unwrap(), third.forward(rows(9)).await.unwrap());
+    assert_ne!(other.forward(rows(9)).await.unwrap(), learner.forward(rows(9)).await.unwrap());
+    other.save_checkpoint(&again).await.unwrap();
+    third.load_checkpoint(&again).await.unwrap();
+
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let engine = open(&vectors.join("qwen2-yarn"), 1);
+    let of_peft = engine.adapter_learner(&vectors.join("qwen2-yarn-lora")).unwrap();
+    engine.sampler().load_weights(&adapter(&vectors.join("qwen2-yarn-lora"), 1)).await.unwrap();
+    let prompted = request(sequence(3, 6, 41), 9, 5);
+    let (expected, _) = answer(&engine.sampler(), prompted).await;
+    let data: Arc<[_]> = [policy(&sequence(3, 6, 41), &expected, 1.0)].into();
+    let scored = of_peft.forward(data).await.unwrap();
+    assert!(scored[0][5..].iter().zip(&expected).all(|(scored, token)| scored.to_bits() == token.logprob.to_bits()));
+    let error = engine.adapter_learner(&vectors.join("llama-lora")).unwrap_err().to_string();
+    assert!(error.contains("shape") || error.contains("missing"), "{error}");
+}
+
+#[tokio::test]
+async fn only_the_layers_that_were_chosen_are_trained() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let engine = open(&directory, 2);
+    let modules = LoraModule::FEED_FORWARD.into();
+    let some = LoraOptions { modules, layers: Some([1].into()), ..LoraOptions::new(2, 7) };
+    let learner = engine.lora_learner(&some).unwrap();
+    let before = learner.forward(rows(9)).await.unwrap();
+    train(&learner, 0..2, quick()).await;
+    assert_ne!(learner.forward(rows(9)).await.unwrap(), before);
+    let (saved, checkpoint) = (home.path().join("saved"), home.path().join("checkpoint"));
+    learner.save_weights(&saved).await.unwrap();
+    let weights = std::fs::read(saved.join("adapter_model.safetensors")).unwrap();
+    let text = String::from_utf8_lossy(&weights);
+    assert!(text.contains("layers.1.mlp.up_proj") && !text.contains("layers.0."), "{text}");
+    let config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(saved.join("adapter_config.json")).unwrap()).unwrap();
+    assert_eq!(config["layers_to_transform"], serde_json::json!([1]));
+    learner.save_checkpoint(&checkpoint).await.unwrap();
+    let resumed = engine.lora_learner(&some).unwrap();
+    resumed.load_checkpoint(&checkpoint).await.unwrap();
+    train(&resumed, 2..4, quick()).await;
+    train(&learner, 2..4, quick()).await;
+    assert_eq!(resumed.forward(rows(9)).await.unwrap(), learner.forward(rows(9)).await.unwrap());
+    let deeper = LoraOptions { layers: Some([2].into()), ..some };
+    let error = engine.lora_learner(&deeper).unwrap_err().to_string();
+    assert!(error.contains("layer 2, but the model's layers are 0 to 1"), "{error}");
+}

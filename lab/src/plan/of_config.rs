@@ -1,6 +1,5 @@
 //! What a config asks for, as far as memory goes.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -9,7 +8,7 @@ use fulgurite_backends::{GradientCheckpointing, TorchDevice, TorchElements, Torc
 use fulgurite_config::declarations::{BaseConfig, Config, LoadedConfig};
 use fulgurite_config::model_roles;
 use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};
-use fulgurite_engine::{LoraModule, MemoryNeed, available_memory, inspect_model};
+use fulgurite_engine::{MemoryNeed, available_memory, inspect_model};
 use fulgurite_trainer::{RolloutOptions, TrainerOptions};
 use serde::Serialize;
 
@@ -222,8 +221,7 @@ fn is_loopback(url: &str) -> bool {
 
 fn adapter(model: &ModelEntry) -> Option<AdapterShape> {
     let rank = u64::from(model.lora_rank.filter(|rank| *rank > 0)?);
-    let all = || BTreeSet::from(LoraModule::ALL);
-    Some(AdapterShape { rank, modules: model.lora_modules.clone().unwrap_or_else(all) })
+    Some(AdapterShape { rank, modules: model.lora(0)?.modules })
 }
 
 fn rollouts_per_update(trainer: &TrainerOptions) -> u64 {

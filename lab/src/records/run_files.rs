@@ -8,6 +8,9 @@ use fulgurite_config::models::ModelEntry;
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
 
+/// The adapter that a run began with, where it went on from one.
+pub const START_ADAPTER: &str = "start-adapter";
+
 /// Attempts' worlds, while they play.
 pub const WORLDS: &str = "worlds";
 

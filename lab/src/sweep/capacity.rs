@@ -51,7 +51,7 @@ fn shared_host(plan: &SweepPlan) -> Result<Option<String>> {
         let loaded = plan.config_of(&run)?;
         let models = model_roles::trainable_models(&loaded.config)?;
         let [model] = models.as_slice() else { continue };
-        let is_whole = model.lora_rank.is_none_or(|rank| rank == 0);
+        let is_whole = !model.trains_adapter();
         let takes_models = match model.backend {
             Backend::Vllm | Backend::Sglang | Backend::LlamaCpp => is_whole,
             Backend::Embedded | Backend::Tinker | Backend::OpenAi | Backend::Anthropic => false,
@@ -91,7 +91,7 @@ fn training_memory(loaded: &LoadedConfig) -> Option<u64> {
         return None;
     }
     let directory = model_directory(loaded)?;
-    let is_adapter = model.lora_rank.is_some_and(|rank| rank > 0);
+    let is_adapter = model.trains_adapter();
     let need = match inspect_model(&directory) {
         Ok(found) if is_adapter => found.lora_memory,
         Ok(found) => found.memory,

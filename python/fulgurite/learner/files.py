@@ -125,6 +125,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return fields
 
 
+def tensor_names(directory: Path, name: str) -> set[str]:
+    """Return the names of a file's tensors."""
+    path = directory / name
+    try:
+        with safe_open(path, "pt") as file:
+            return set(file.keys())
+    except (OSError, SafetensorError) as error:
+        raise LearnerError(Fault.FILES, f"cannot be read: {error}", str(path)) from error
+
+
 def read_tensors(directory: Path, name: str, shapes: dict[str, torch.Size], prefix: str = "") -> dict[str, Tensor]:
     """Return tensors of a file, or of the files that its index names, each of which must be there in its shape."""
     index = directory / f"{name}.index.json"

@@ -25,12 +25,24 @@ from fulgurite.learner.files import (
     NewDirectory,
     read_json,
     read_tensors,
+    tensor_names,
 )
 from fulgurite.learner.protocol import Fault, LearnerError
 from fulgurite.learner.ranks import Ranks, local, spread_like, whole
 from fulgurite.learner.shared import SharedRows, block_mask, visible, why_not
 
 _USUAL_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
+_USED_FIELDS = (
+    "task_type",
+    "r",
+    "lora_alpha",
+    "target_modules",
+    "exclude_modules",
+    "layers_to_transform",
+    "layers_pattern",
+    "use_rslora",
+)
+"""Of an adapter's configuration: what it is computed by. All others are refused before, or change nothing."""
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _LARGEST_DIFFERENCE = {torch.float32: 1e-2, torch.bfloat16: 1.0}
 
@@ -45,6 +57,10 @@ class Lora:
     """Names of modules; where there are none, those that are usual and that the model has."""
     rank_stabilized: bool = False
     """Whether products are scaled with alpha by the root of the rank, in place of the rank."""
+    layers: list[int] | None = None
+    """The layers that are adapted, where not all are; then the head is not."""
+    start: str | None = None
+    """The directory of an adapter that training goes on from, which has its own modules and layers."""
 
     @property
     def scale(self) -> float:
@@ -101,9 +117,7 @@ class Policy:
         for module in self.model.modules():  # nothing random: a step follows from its data
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        if lora is None:
-            self.modules: list[str] = []
-        else:
+        if lora is not None:
             self._add_adapter(lora)
         self._spread_over_processes(config.num_hidden_layers)
         self.head: Any = self.model.get_output_embeddings()
@@ -159,26 +173,60 @@ class Policy:
         return "sdpa"
 
     def _add_adapter(self, lora: Lora) -> None:
+        start = None if lora.start is None else Path(lora.start)
+        self._adapter_fields = self._fresh_fields(lora) if start is None else read_json(start / ADAPTER_CONFIG)
+        config = LoraConfig(lora_dropout=0.0, **{key: self._adapter_fields.get(key) for key in _USED_FIELDS})
+        try:
+            with warnings.catch_warnings():
+                # Of a head that is the embedding: the adapter stands beside the head alone, and nothing is merged.
+                warnings.simplefilter("ignore")
+                self._adapted = get_peft_model(self.model, config)
+        except ValueError as error:
+            message = f"the adapter cannot be added to the model in {self.path}: {_short(error)}"
+            raise LearnerError(Fault.CONFIGURATION, message) from error
+        if start is not None:
+            trained = self._trained_by_name()
+            unknown = sorted(tensor_names(start, ADAPTER_WEIGHTS) - trained.keys())
+            if unknown:
+                message = f"the model in {self.path} has no place for its tensor {unknown[0]}"
+                raise LearnerError(Fault.FILES, message, str(start / ADAPTER_WEIGHTS))
+            tensors = read_tensors(start, ADAPTER_WEIGHTS, {name: it.shape for name, it in trained.items()})
+            with torch.no_grad():
+                for name, it in trained.items():
+                    it.copy_(tensors[name])
+
+    def _fresh_fields(self, lora: Lora) -> dict[str, Any]:
+        """Return PEFT's configuration of an adapter that has learnt nothing."""
         linear = {name.rsplit(".", 1)[-1] for name, module in self.model.named_modules() if _is_linear(module)}
-        modules = lora.modules or [name for name in _USUAL_MODULES if name in linear]
+        usual = [name for name in _USUAL_MODULES if name in linear]
+        if lora.layers is not None:
+            usual = [name for name in usual if name != "lm_head"]
+            count = self.model.config.get_text_config().num_hidden_layers
+            if lora.layers[-1] >= count:
+                message = f"[[models]] lora_layers has layer {lora.layers[-1]}, but the model's layers are 0 to {count - 1}"
+                raise LearnerError(Fault.CONFIGURATION, message)
+        modules = lora.modules or usual
         unknown = [name for name in modules if name not in linear]
         if unknown or not modules:
             what = f"no module {unknown[0]}" if unknown else "none of the usual modules"
             message = f"the model in {self.path} has {what} for an adapter; there is {', '.join(sorted(linear))}"
             raise LearnerError(Fault.CONFIGURATION, f"{message} ([[models]] lora_modules)")
-        self.modules = sorted(modules)
-        config = LoraConfig(
-            task_type="CAUSAL_LM",
-            r=lora.rank,
-            lora_alpha=lora.alpha,
-            lora_dropout=0.0,
-            target_modules=self.modules,
-            use_rslora=lora.rank_stabilized,
-        )
-        with warnings.catch_warnings():
-            # Of a head that is the embedding: the adapter stands beside the head alone, and nothing is merged.
-            warnings.simplefilter("ignore")
-            self._adapted = get_peft_model(self.model, config)
+        return {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": str(self.path),
+            "r": lora.rank,
+            "lora_alpha": int(lora.alpha) if float(lora.alpha).is_integer() else lora.alpha,
+            "lora_dropout": 0.0,
+            "target_modules": sorted(modules),
+            "layers_to_transform": lora.layers,
+            "bias": "none",
+            "fan_in_fan_out": False,
+            "use_rslora": lora.rank_stabilized,
+            "use_dora": False,
+            "modules_to_save": None,
+            "inference_mode": True,
+        }
 
     def _trained_by_name(self) -> dict[str, torch.nn.Parameter]:
         if self.lora is None:
@@ -318,22 +366,7 @@ class Policy:
             new.write_tensors(WEIGHTS, tensors)
             new.copy_tokenizer(self.path)
             return
-        alpha = self.lora.alpha
-        config = {
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "base_model_name_or_path": str(self.path),
-            "r": self.lora.rank,
-            "lora_alpha": int(alpha) if float(alpha).is_integer() else alpha,
-            "lora_dropout": 0.0,
-            "target_modules": self.modules,
-            "bias": "none",
-            "fan_in_fan_out": False,
-            "use_rslora": self.lora.rank_stabilized,
-            "use_dora": False,
-            "modules_to_save": None,
-            "inference_mode": True,
-        }
+        config = {**self._adapter_fields, "base_model_name_or_path": str(self.path), "inference_mode": True}
         new.write(ADAPTER_CONFIG, _text(config))
         new.write_tensors(ADAPTER_WEIGHTS, tensors)
 

@@ -46,8 +46,8 @@ def learner(model: Path) -> Callable[..., Any]:
     from fulgurite.learner.policy import Lora, Policy
 
     def made(rank: int = 0, limit: int = 40, path: Path = model, checkpointing: str = "off", **more: Any) -> Any:
-        stabilized = more.pop("rank_stabilized", False)
-        lora = Lora(rank, 8.0, more.pop("modules", None), stabilized) if rank else None
+        form = {key: more.pop(key) for key in ("rank_stabilized", "layers", "start", "alpha") if key in more}
+        lora = Lora(rank, form.pop("alpha", 8.0), more.pop("modules", None), **form) if rank else None
         torch.manual_seed(0)
         policy = Policy(path, lora, 7, **{"device": "cpu", "dtype": "float32", **more})
         return Learner(policy, limit, checkpointing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from fulgurite.learner import passes
 from fulgurite.learner.files import DIGEST_LIST
 from fulgurite.learner.losses import Comparisons, TokenLoss
 from fulgurite.learner.protocol import LearnerError
+from safetensors.torch import load_file
 
 from .conftest import write_model
 from .test_losses import LOSSES, pair_loss, written_out
@@ -317,6 +319,76 @@ def test_an_adapter_is_read_by_peft(
         logits = theirs(input_ids=rows.tokens[None]).logits[0].log_softmax(-1)
     expected = logits.gather(1, rows.targets[:, None])[:, 0]
     torch.testing.assert_close(made.forward(rows)["logprobs"], expected, atol=2e-5, rtol=0)
+
+
+def test_training_goes_on_from_an_adapter_of_peft(learner: Made, data: Made, tmp_path: Path, model: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(5)
+    base = transformers.AutoModelForCausalLM.from_pretrained(model)
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=3,
+        lora_alpha=5,
+        use_rslora=True,
+        lora_dropout=0.1,
+        target_modules=["q_proj", "down_proj"],
+        layers_to_transform=[1],
+        init_lora_weights=False,
+    )
+    theirs = get_peft_model(base, config).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    start, rows = str(tmp_path / "theirs"), data([9])
+    form = {"alpha": 5.0, "rank_stabilized": True, "start": start}
+    made = learner(3, **form)
+    with torch.no_grad():
+        logits = theirs(input_ids=rows.tokens[None]).logits[0].log_softmax(-1)
+    expected = logits.gather(1, rows.targets[:, None])[:, 0]
+    torch.testing.assert_close(made.forward(rows)["logprobs"], expected, atol=2e-5, rtol=0)
+    assert len(made.policy.trained) == 4
+    assert all(".layers.1." in name for name in made.policy.trained)
+    made.save_checkpoint(tmp_path / "one")
+    names = [it / "adapter_model.safetensors" for it in (tmp_path / "one", tmp_path / "theirs")]
+    own, began = (load_file(path) for path in names)
+    assert own.keys() == began.keys()
+    assert all(torch.equal(own[name], began[name]) for name in own)
+    written = json.loads((tmp_path / "one" / "adapter_config.json").read_text())
+    assert (written["r"], written["lora_alpha"], written["use_rslora"]) == (3, 5, True)
+    assert (sorted(written["target_modules"]), written["layers_to_transform"]) == (["down_proj", "q_proj"], [1])
+    # Another one goes on from the checkpoint to the same bytes.
+    made.forward_backward(rows, TokenLoss("cross_entropy"))
+    made.optimizer_step(ADAM)
+    again = learner(3, **form)
+    again.load_checkpoint(tmp_path / "one")
+    again.forward_backward(rows, TokenLoss("cross_entropy"))
+    again.optimizer_step(ADAM)
+    for it, name in ((made, "made"), (again, "again")):
+        it.save_checkpoint(tmp_path / name)
+    assert saved(tmp_path / "made") == saved(tmp_path / "again")
+
+
+def test_an_adapter_that_does_not_fit_is_not_gone_on_from(learner: Made, tmp_path: Path) -> None:
+    learner(3).save_weights(tmp_path / "start")
+    path = tmp_path / "start" / "adapter_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "target_modules": ["q_proj"]}))
+    with pytest.raises(LearnerError, match="no place for its tensor"):
+        learner(3, start=str(tmp_path / "start"))
+    path.write_text(json.dumps({**fields, "target_modules": ["unheard_of"]}))
+    with pytest.raises(LearnerError, match="cannot be added to the model"):
+        learner(3, start=str(tmp_path / "start"))
+
+
+def test_only_the_chosen_layers_are_adapted(learner: Made, tmp_path: Path) -> None:
+    made = learner(2, layers=[1])
+    assert made.policy.trained
+    assert all(".layers.1." in name for name in made.policy.trained)
+    made.save_weights(tmp_path / "adapter")
+    fields = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert fields["layers_to_transform"] == [1]
+    assert "lm_head" not in fields["target_modules"]
+    with pytest.raises(LearnerError, match="lora_layers has layer 2, but the model's layers are 0 to 1"):
+        learner(2, layers=[0, 2])
 
 
 def test_nothing_half_written_is_left(learner: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,8 @@ impl ReferenceModel {
             // A sink takes everything.
             let _ = writeln!(digest, "{own}");
         }
-        Ok(format!("`{}` with the weights {}", entry.name, digest.finish().1))
+        let start = entry.adapter_sha256.as_ref().filter(|_| entry.adapter.is_some());
+        let start = start.map_or(String::new(), |digest| format!(" and the adapter {digest}"));
+        Ok(format!("`{}` with the weights {}{start}", entry.name, digest.finish().1))
     }
 }

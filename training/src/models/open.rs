@@ -266,6 +266,9 @@ type SavedAs = fn(PathBuf) -> WeightsSource;
 /// What trains a model of this process, all of it or an adapter beside it, and what the weights are that it saves.
 fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(Arc<dyn Learner>, SavedAs)> {
     let model = || format!("model `{}`", entry.name);
+    if let Some(adapter) = &entry.adapter {
+        return Ok((engine.adapter_learner(adapter).with_context(model)?, WeightsSource::Adapter));
+    }
     match entry.lora(config.run.seed) {
         Some(lora) => Ok((engine.lora_learner(&lora).with_context(model)?, WeightsSource::Adapter)),
         None => {
@@ -291,7 +294,7 @@ fn prime_rl_learner(entry: &ModelEntry, loaded: &LoadedConfig) -> Result<(Arc<Pr
     let temperature = rollouts.and_then(|rollouts| rollouts.sampling_parameters.get("temperature")?.as_f64());
     let learner = PrimeRlLearner::open(options, temperature.unwrap_or(1.0) as f32);
     let learner = learner.with_context(|| format!("model `{}`", entry.name))?;
-    let source: SavedAs = if entry.lora_rank.unwrap_or(0) > 0 { WeightsSource::Adapter } else { WeightsSource::Model };
+    let source: SavedAs = if entry.trains_adapter() { WeightsSource::Adapter } else { WeightsSource::Model };
     Ok((Arc::new(learner), source))
 }
 

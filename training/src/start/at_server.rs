@@ -76,6 +76,8 @@ impl StartAtServer<'_> {
         let at_start = match decide(base, behind, flag, leeway) {
             // Tokens of what nobody can name could not be trained: the run's start is put there, which computes the same.
             StartDecision::Keep if published.is_none() && base.files == ServedFiles::Unknown => WeightsAtStart::Replace,
+            // The run does not start from the files alone.
+            StartDecision::Keep if published.is_none() && self.model.adapter.is_some() => WeightsAtStart::Replace,
             // The same weights under a name of the run's.
             StartDecision::Keep
                 if behind == (Behind::Own { distance: 0 }) && published.is_some_and(is_of_earlier_release) =>
@@ -109,10 +111,7 @@ impl StartAtServer<'_> {
         let published = self.record.publication(model).await?;
         let weights = self.server.model_weights(model).await?;
         let files = self.served_files(weights, published.as_ref(), start).await?;
-        let learns = match self.model.lora_rank.unwrap_or_default() {
-            0 => Learns::AllWeights,
-            _ => Learns::Adapter,
-        };
+        let learns = if self.model.trains_adapter() { Learns::Adapter } else { Learns::AllWeights };
         Ok(ModelThere { start, published, served: weights.version, base: ServedBase { files, learns } })
     }
 

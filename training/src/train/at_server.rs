@@ -20,7 +20,7 @@ use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
 
-use super::hosts::PUBLISHED_WEIGHTS;
+use super::hosts::{PUBLISHED_WEIGHTS, with_kept_adapter};
 use super::last_word::LastWord;
 use super::prepared::Prepared;
 use super::rollouts::{decode, rollout_plan};
@@ -277,7 +277,8 @@ impl Daemon {
             let ModelStart { start, replaces, .. } = self.start;
             let served = RemotelyServedModel::new(server, &self.model.name, run_id, start, replaces);
             refuse_used_trainer(&self.model, &self.loaded, &published)?;
-            let opened = ServersModel::open(&self.model, &self.model_directory, published, &self.loaded, served)?;
+            let model = with_kept_adapter(&self.model, &self.identity.directory)?;
+            let opened = ServersModel::open(&model, &self.model_directory, published, &self.loaded, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer, self.notices.as_ref())?;
             let teachers =
                 OpenTeachers::open(&self.loaded, &self.model.name, &opened.renderer, None, self.notices.as_ref())?;

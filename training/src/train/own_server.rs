@@ -106,7 +106,8 @@ async fn train_held(
         decode: decode(renderer),
         endpoint,
         start: start_weights(&model, &model_directory)?,
-        at_start: WeightsAtStart::Publish,
+        // With an adapter, the start is not the files, and has a name of its own.
+        at_start: if model.adapter.is_some() { WeightsAtStart::Replace } else { WeightsAtStart::Publish },
         runner: runner.given_up.clone(),
     };
     let mut last_word = LastWord::new(reporter, started);

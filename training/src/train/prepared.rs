@@ -9,7 +9,7 @@ use fulgurite_config::checks::{check_commands, check_config};
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::model_roles::trainable_models;
 use fulgurite_config::models::ModelEntry;
-use fulgurite_lab::records::run_files::model_path;
+use fulgurite_lab::records::run_files::{START_ADAPTER, model_path};
 use fulgurite_trainer::{Reporter, Tasks};
 
 use super::commands::Commands;
@@ -19,6 +19,7 @@ use crate::models::open::check_learner;
 use crate::models::service_needs::check_service;
 use crate::notices::Notices;
 use crate::start::options::TrainOptions;
+use crate::start::run_directory::resumable_directory;
 
 /// What a run needs, wherever its record is.
 pub(super) struct Prepared {
@@ -47,6 +48,8 @@ impl Prepared {
         options.override_config(&mut loaded.config);
         let file = || options.config.display().to_string();
         check_config(&loaded).with_context(file)?;
+        use_kept_adapter(&mut loaded, &options);
+        loaded.take_adapters().with_context(file)?;
         let model = trained_model(&loaded).with_context(file)?;
         if loaded.config.trainer.objective.name().learns_from_data() {
             data_checks::check_model(&loaded, &model).and_then(|()| data_checks::check(&loaded)).with_context(file)?;
@@ -63,6 +66,18 @@ impl Prepared {
         }
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut(), notices.as_ref()).await?;
         Ok(Self { loaded, options, commands, reporter, notices, model, model_directory, tasks, started })
+    }
+}
+
+/// Has a run that goes on read the adapter that it keeps, wherever the config's own is now.
+fn use_kept_adapter(loaded: &mut LoadedConfig, options: &TrainOptions) {
+    if !options.resumes() {
+        return;
+    }
+    let run = resumable_directory(loaded, options.run_directory.as_deref());
+    let Some(kept) = run.map(|run| run.join(START_ADAPTER)).filter(|kept| kept.exists()) else { return };
+    for model in loaded.config.models.iter_mut().filter(|model| model.adapter.is_some()) {
+        model.adapter = Some(kept.clone());
     }
 }
 

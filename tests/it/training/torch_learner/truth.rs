@@ -142,7 +142,7 @@ impl Both {
             0 => engine.learner(),
             _ => engine.lora_learner(&LoraOptions::new(rank, 3)).unwrap(),
         };
-        let adapter = (rank > 0).then_some(TorchAdapter { rank, alpha: LoraOptions::ALPHA, is_rank_stabilized: false, modules: None });
+        let adapter = (rank > 0).then_some(TorchAdapter { rank, alpha: LoraOptions::ALPHA, is_rank_stabilized: false, modules: None, layers: None, start: None });
         // Several passes for a call.
         let python = interpreter(home.path());
         let options = TorchOptions { python, processes, max_tokens_per_pass: 24, ..TorchOptions::default() };

@@ -68,6 +68,7 @@ pub use training::learner::{AdamParameters, ForwardBackward, GuardedStep, Learne
 pub use training::loss_function::{LossFunction, RatioBounds};
 pub use training::publishing_learner::PublishingLearner;
 pub use training::shared_gpu::{GpuLearner, SharedGpu};
+pub use training::trained_parts::{LearningRateFactors, TrainedParts};
 pub use upstream::{KeyHeader, Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;
 pub use weights_fingerprint::weights_fingerprint;

@@ -34,13 +34,16 @@ const LONGEST_PROSE: usize = 64 << 10;
 const MOST_ITEMS: usize = 64;
 
 /// All that can be set. What is not here is refused, whatever it is.
-const SETTABLE: [(&str, Kind); 102] = [
+const SETTABLE: [(&str, Kind); 106] = [
     ("run.seed", Number),
     ("models.0.renderer", Word),
     ("models.0.tools", Word),
     ("models.0.lora_rank", Number),
     ("models.0.lora_alpha", Number),
     ("models.0.lora_scaling", Word),
+    ("models.0.lora_layers", Numbers),
+    ("models.0.lora_dropout", Number),
+    ("models.0.frozen", Words),
     ("models.0.lora_modules", Words),
     ("trainer.train_on", Word),
     ("trainer.reduction", Word),
@@ -68,6 +71,7 @@ const SETTABLE: [(&str, Kind); 102] = [
     ("trainer.epsilon", Number),
     ("trainer.weight_decay", Number),
     ("trainer.gradient_clip_norm", Number),
+    ("trainer.learning_rate_factors.*", Number),
     ("trainer.max_steps", Number),
     ("trainer.checkpoint_every", Number),
     ("trainer.checkpoint_every_tokens", Number),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_backends::Changeover;
+use fulgurite_backends::{Changeover, LearningRateFactors};
 use fulgurite_runner::{LabelledAnswer, Program, RubricOptions, check_arguments};
 use fulgurite_trainer::{ObjectiveOptions, PublishRule, RolloutOptions, TrainerOptions};
 use serde_json::Value;
@@ -23,6 +23,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
     check_prime_rl(config)?;
     check_tinker(config)?;
     check_tinker_steps(config)?;
+    check_dropout(config)?;
     if let Some(RubricOptions { criteria, labelled: Some(labelled), .. }) = &config.runner.rubric {
         LabelledAnswer::read(&loaded.resolve(&labelled.file), criteria)?;
     }
@@ -83,6 +84,19 @@ fn check_tinker(config: &Config) -> Result<()> {
     }
 }
 
+/// Refuses to train another policy than the one that sampled.
+fn check_dropout(config: &Config) -> Result<()> {
+    let drops = |model: &&ModelEntry| model.trained && model.lora_dropout > 0.0;
+    match config.models.iter().find(drops) {
+        Some(model) if !config.trainer.objective.name().learns_from_data() => bail!(
+            "lora_dropout of model `{}`: a policy that leaves out some of its inputs is another than the one that sampled; leave \
+             it out, or learn from conversations or comparisons that are there",
+            model.name
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what prime-rl's trainer cannot do: it takes one file for an update, has its own loss, and reports no logprobs.
 fn check_prime_rl(config: &Config) -> Result<()> {
     if !config.models.iter().any(|model| model.learner == LearnerKind::PrimeRl && model.trained) {
@@ -112,6 +126,7 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         ("epsilon", course.epsilon != usual.epsilon, of_trainer),
         ("learning_rate_schedule", course.learning_rate_schedule != usual.learning_rate_schedule, of_trainer),
         ("warmup", course.warmup != usual.warmup, of_trainer),
+        ("learning_rate_factors", course.learning_rate_factors != usual.learning_rate_factors, of_trainer),
         ("rollout_length", rollouts.rollout_length.is_some(), of_trainer),
         (
             "spike_factor",
@@ -153,6 +168,13 @@ fn check_tinker_steps(config: &Config) -> Result<()> {
         bail!(
             "[trainer] spike_factor is not for backend = \"tinker\", whose service makes every optimizer step that it is asked \
              for: leave it out"
+        );
+    }
+    let factors = config.trainer.common.learning_rate_factors;
+    if config.models.iter().any(is_trained_there) && factors != LearningRateFactors::default() {
+        bail!(
+            "[trainer] learning_rate_factors is not for backend = \"tinker\", whose service has one step size for all weights: \
+             leave it out"
         );
     }
     Ok(())

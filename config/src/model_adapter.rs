@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_backends::{TorchAdapter, TorchModel, file_digest};
+use fulgurite_backends::{LearningRateFactors, TorchAdapter, TorchModel, TrainedParts, file_digest};
 use fulgurite_engine::{AdapterFacts, LoraModule, LoraOptions, LoraScaling, inspect_adapter};
 
 use crate::declarations::LoadedConfig;
 use crate::models::{Backend, LearnerKind, ModelEntry};
 
 /// Keys of the form of an adapter.
-const FORM_KEYS: &str = "lora_alpha, lora_scaling, lora_modules, lora_layers and adapter";
+const FORM_KEYS: &str = "lora_alpha, lora_scaling, lora_modules, lora_layers, lora_dropout and adapter";
 /// The weights of an adapter in PEFT's form.
 pub const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 /// What Tinker calls the head.
@@ -38,7 +38,7 @@ impl ModelEntry {
     }
 
     /// The same for a learner in PyTorch, with the model in `path`.
-    pub fn torch_model(&self, path: &Path, seed: u64) -> TorchModel {
+    pub fn torch_model(&self, path: &Path, seed: u64, factors: LearningRateFactors) -> TorchModel {
         let adapter = self.lora(seed).map(|lora| TorchAdapter {
             rank: lora.rank,
             alpha: lora.alpha,
@@ -46,9 +46,15 @@ impl ModelEntry {
             // Not all models have all of the usual ones.
             modules: self.lora_modules.as_ref().map(|names| names.iter().map(|name| name.name().to_owned()).collect()),
             layers: lora.layers,
+            dropout: self.lora_dropout,
             start: self.adapter.clone(),
         });
-        TorchModel { path: path.to_owned(), adapter, seed }
+        TorchModel { path: path.to_owned(), adapter, seed, parts: self.trained_parts(factors) }
+    }
+
+    /// What is trained of the model, and how fast.
+    pub fn trained_parts(&self, factors: LearningRateFactors) -> TrainedParts {
+        TrainedParts { factors, frozen: self.frozen.clone() }
     }
 
     /// Writes what an adapter has that nothing was said of.
@@ -125,7 +131,8 @@ impl ModelEntry {
     pub(crate) fn check_adapter(&self) -> Result<()> {
         let backend = self.backend.name();
         let has_shape = self.lora_alpha.is_some() || self.lora_scaling.is_some() || self.lora_modules.is_some();
-        let has_form = has_shape || self.lora_layers.is_some() || self.adapter.is_some();
+        let has_start = self.adapter.is_some() || self.lora_dropout != 0.0;
+        let has_form = has_shape || self.lora_layers.is_some() || has_start;
         if self.backend == Backend::Tinker && has_form {
             bail!("backend = \"tinker\" leaves {FORM_KEYS} to the service: leave them out");
         }
@@ -145,6 +152,22 @@ impl ModelEntry {
         }
         if self.learner == LearnerKind::PrimeRl && has_form {
             bail!("learner = \"prime-rl\" leaves {FORM_KEYS} to the trainer's config: leave them out");
+        }
+        if !self.frozen.is_empty() && self.trains_adapter() {
+            bail!(
+                "frozen is of a model whose weights are all trained, and an adapter leaves them as they are: leave frozen out, or say lora_layers"
+            );
+        }
+        if !self.frozen.is_empty() && (self.backend == Backend::Tinker || self.learner == LearnerKind::PrimeRl) {
+            bail!(
+                "frozen is of weights that are trained here, not at a service or by prime-rl's trainer: leave it out"
+            );
+        }
+        if !(0.0..1.0).contains(&self.lora_dropout) {
+            bail!("lora_dropout is {}, but must be at least 0 and below 1", self.lora_dropout);
+        }
+        if self.lora_dropout > 0.0 && self.learner != LearnerKind::Torch {
+            bail!("lora_dropout is of adapters that PyTorch trains: set learner = \"torch\", or leave it out");
         }
         let has_head = self.lora_modules.as_ref().is_some_and(|modules| modules.contains(&LoraModule::Head));
         if self.lora_layers.is_some() && has_head {
@@ -201,7 +224,13 @@ mod tests {
         let stabilized = ModelEntry { lora_scaling: Some(LoraScaling::RankStabilized), ..entry };
         stabilized.check().unwrap();
         assert_eq!(stabilized.lora(3), Some(LoraOptions { scaling: LoraScaling::RankStabilized, ..expected }));
-        assert!(stabilized.torch_model(Path::new("p"), 3).adapter.unwrap().is_rank_stabilized);
+        assert!(
+            stabilized
+                .torch_model(Path::new("p"), 3, LearningRateFactors::default())
+                .adapter
+                .unwrap()
+                .is_rank_stabilized
+        );
     }
 
     #[test]
@@ -237,7 +266,10 @@ mod tests {
         entry.take_adapter(&vector("qwen2-yarn-lora")).unwrap();
         assert_eq!((entry.lora_rank, entry.lora_alpha), (Some(4), Some(6.0)));
         assert_eq!(entry.lora_scaling, Some(LoraScaling::RankStabilized));
-        assert_eq!(entry.torch_model(Path::new("p"), 3).adapter.unwrap().start, Some(vector("qwen2-yarn-lora")));
+        assert_eq!(
+            entry.torch_model(Path::new("p"), 3, LearningRateFactors::default()).adapter.unwrap().start,
+            Some(vector("qwen2-yarn-lora"))
+        );
         assert!(entry.adapter_summary().unwrap().ends_with("lora_alpha 6: its product counts 3.000 times"));
         // What it was given says the same again.
         entry.take_adapter(&vector("qwen2-yarn-lora")).unwrap();
@@ -268,7 +300,21 @@ mod tests {
         for (wrong, words) in [
             (ModelEntry { lora_rank: Some(0), ..plain.clone() }, "trains all weights"),
             (ModelEntry { adapter: None, adapter_sha256: Some("0".into()), ..plain.clone() }, "adapter_sha256"),
-            (ModelEntry { adapter: None, lora_layers: Some(LayerChoice([0].into())), ..plain }, "needs lora_rank"),
+            (
+                ModelEntry { adapter: None, lora_layers: Some(LayerChoice([0].into())), ..plain.clone() },
+                "needs lora_rank",
+            ),
+            (ModelEntry { frozen: vec!["layers.0".to_owned()], ..plain.clone() }, "leave frozen out"),
+            (ModelEntry { lora_dropout: 0.1, ..plain.clone() }, "set learner = \"torch\""),
+            (ModelEntry { lora_dropout: 1.0, learner: LearnerKind::Torch, ..plain.clone() }, "below 1"),
+            (
+                ModelEntry {
+                    adapter: None,
+                    frozen: vec!["layers.0".to_owned()],
+                    ..parse_model("m=tinker:http://h,path=p").unwrap()
+                },
+                "not at a service",
+            ),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
@@ -283,7 +329,7 @@ mod tests {
         let lora = entry.lora(3).unwrap();
         assert_eq!(lora.layers, Some([0, 1, 2].into()));
         assert!(!lora.modules.contains(&LoraModule::Head) && lora.modules.len() == 7);
-        let torch = entry.torch_model(Path::new("p"), 3).adapter.unwrap();
+        let torch = entry.torch_model(Path::new("p"), 3, LearningRateFactors::default()).adapter.unwrap();
         assert_eq!((torch.layers, torch.modules), (Some([0, 1, 2].into()), None));
         let head = ModelEntry { lora_modules: Some([LoraModule::Head].into()), ..entry };
         assert!(head.check().unwrap_err().to_string().contains("leave lm_head out"));

@@ -71,6 +71,10 @@ pub struct ModelEntry {
     /// layer, gets none then.
     #[serde(default)]
     pub lora_layers: Option<LayerChoice>,
+    /// The share of an adapter's inputs that each pass of training leaves out, as PEFT has it, by the run's seed. Of conversations and
+    /// comparisons that PyTorch trains: a policy that leaves some out is another than the one that sampled.
+    #[serde(default)]
+    pub lora_dropout: f64,
     /// A directory in PEFT's form, such as a checkpoint of a former run: training goes on from its weights, with a fresh
     /// optimizer. Rank, alpha, scaling, modules and layers are the adapter's.
     #[serde(default)]
@@ -78,6 +82,10 @@ pub struct ModelEntry {
     /// SHA-256 of that adapter's `adapter_model.safetensors`. Another one is refused; a run's record has the one it began with.
     #[serde(default)]
     pub adapter_sha256: Option<String>,
+    /// Where all weights are trained: tensors that stay as they are, by components of their names one after another, such as
+    /// `model.embed_tokens`, `layers.0-11` or `layers.*.mlp`.
+    #[serde(default)]
+    pub frozen: Vec<String>,
     /// Who trains it: `embedded`, this process; `torch`, PyTorch in a process of its own, as `[torch]` says; or `prime-rl`, the
     /// trainer of prime-rl, as `[prime_rl]` says.
     #[serde(default)]
@@ -284,8 +292,10 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         lora_scaling: None,
         lora_modules: None,
         lora_layers: None,
+        lora_dropout: 0.0,
         adapter: None,
         adapter_sha256: None,
+        frozen: Vec::new(),
         trained: true,
     };
     match backend {
@@ -393,11 +403,7 @@ mod tests {
             (ModelEntry { lora_rank: Some(8), lora_alpha: Some(8.0), ..tinker.clone() }, "to the service"),
             (ModelEntry { lora_scaling: Some(LoraScaling::Standard), ..embedded.clone() }, "needs lora_rank"),
             (
-                ModelEntry {
-                    lora_rank: Some(8),
-                    lora_scaling: Some(LoraScaling::RankStabilized),
-                    ..remote.clone()
-                },
+                ModelEntry { lora_rank: Some(8), lora_scaling: Some(LoraScaling::RankStabilized), ..remote.clone() },
                 "sglang",
             ),
             (ModelEntry { lora_rank: Some(8), ..upstream.clone() }, "no adapters"),

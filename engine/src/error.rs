@@ -94,6 +94,12 @@ pub enum EngineError {
         /// What is wrong with it.
         message: String,
     },
+    /// Parts that are to be trained otherwise than the others are not there.
+    #[error("{message}")]
+    TrainedParts {
+        /// The key, and what is wrong with it.
+        message: String,
+    },
     /// A datum cannot be trained on.
     #[error("datum {index}: {message}")]
     Datum {
@@ -171,6 +177,7 @@ impl From<EngineError> for BackendError {
             | EngineError::DeviceMemory { .. }
             | EngineError::Dimensions { .. }
             | EngineError::Adapter { .. }
+            | EngineError::TrainedParts { .. }
             | EngineError::Datum { .. }
             | EngineError::DatumLists { .. }
             | EngineError::Request { .. }

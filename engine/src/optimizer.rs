@@ -94,6 +94,7 @@ impl AdamState {
         parameters: &AdamParameters,
         gradient: &'a mut [f32],
         norm: f64,
+        rates: &'a [Rate],
     ) -> AdamStep<'a> {
         self.first.resize(gradient.len(), 0.0);
         self.second.resize(gradient.len(), 0.0);
@@ -102,19 +103,19 @@ impl AdamState {
         let clipped = gradient_clip_norm > 0.0 && norm > gradient_clip_norm;
         let scale = if clipped { gradient_clip_norm / norm } else { 1.0 } as f32;
         let steps = self.steps as f64;
-        let step_size = (learning_rate / (1.0 - beta1.powf(steps))) as f32;
+        let step_size = learning_rate / (1.0 - beta1.powf(steps));
         let second_scale = (1.0 / (1.0 - beta2.powf(steps))) as f32;
-        let keep = (1.0 - learning_rate * weight_decay) as f32;
+        let weight_decay = learning_rate * weight_decay;
         let rule = AdamRule {
             scale,
             step_size,
             second_scale,
-            keep,
+            weight_decay,
             decay: (beta1 as f32, beta2 as f32),
             fresh: ((1.0 - beta1) as f32, (1.0 - beta2) as f32),
             epsilon: epsilon as f32,
         };
-        AdamStep { first: &mut self.first, second: &mut self.second, gradient, rule }
+        AdamStep { first: &mut self.first, second: &mut self.second, gradient, rule, rates, start: 0 }
     }
 }
 
@@ -124,15 +125,29 @@ pub(crate) struct AdamStep<'a> {
     second: &'a mut [f32],
     gradient: &'a mut [f32],
     rule: AdamRule,
+    /// Empty where all weights learn alike.
+    rates: &'a [Rate],
+    /// The place of the first weight in the layout.
+    start: usize,
+}
+
+/// The factor of the step size of the weights from the last rate's end on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate {
+    /// Behind the last of them, in the layout.
+    pub(crate) end: usize,
+    /// 0 leaves them as they are.
+    pub(crate) factor: f64,
 }
 
 /// What is the same for every weight.
 #[derive(Clone, Copy)]
 struct AdamRule {
     scale: f32,
-    step_size: f32,
+    step_size: f64,
     second_scale: f32,
-    keep: f32,
+    /// Times the step size.
+    weight_decay: f64,
     decay: (f32, f32),
     fresh: (f32, f32),
     epsilon: f32,
@@ -141,7 +156,11 @@ struct AdamRule {
 impl<'a> AdamStep<'a> {
     /// Cuts off the first so many weights.
     pub(crate) fn front(&mut self, count: usize) -> AdamStep<'a> {
+        let start = self.start;
+        self.start += count;
         AdamStep {
+            rates: self.rates,
+            start,
             first: cut(&mut self.first, count),
             second: cut(&mut self.second, count),
             gradient: cut(&mut self.gradient, count),
@@ -150,9 +169,19 @@ impl<'a> AdamStep<'a> {
     }
 
     /// Takes it, for all of these weights.
-    pub(crate) fn take(self, weights: &mut [f32]) {
-        let Self { first, second, gradient, rule } = self;
-        let AdamRule { scale, step_size, second_scale, keep, epsilon, .. } = rule;
+    pub(crate) fn take(mut self, mut weights: &mut [f32]) {
+        while !weights.is_empty() {
+            let rate = self.rates.get(self.rates.partition_point(|rate| rate.end <= self.start)).copied();
+            let count = rate.map_or(weights.len(), |rate| weights.len().min(rate.end - self.start));
+            self.front(count).take_at(rate.map_or(1.0, |rate| rate.factor), cut(&mut weights, count));
+        }
+    }
+
+    fn take_at(self, factor: f64, weights: &mut [f32]) {
+        let Self { first, second, gradient, rule, .. } = self;
+        let AdamRule { scale, second_scale, epsilon, .. } = rule;
+        let step_size = (rule.step_size * factor) as f32;
+        let keep = (1.0 - rule.weight_decay * factor) as f32;
         let ((decay1, decay2), (fresh1, fresh2)) = (rule.decay, rule.fresh);
         vectorised(
             #[inline(always)]
@@ -184,7 +213,7 @@ mod tests {
     fn step(state: &mut AdamState, parameters: &AdamParameters, weights: &mut [f32], gradient: &[f32]) {
         let mut gradient = gradient.to_vec();
         let norm = gather(&mut gradient, &mut []);
-        state.begin(parameters, &mut gradient, norm).take(weights);
+        state.begin(parameters, &mut gradient, norm, &[]).take(weights);
         assert!(gradient.iter().all(|slope| *slope == 0.0));
     }
 
@@ -226,6 +255,26 @@ mod tests {
             }
             let close = |(is, expected): (&f32, &f64)| (f64::from(*is) - expected).abs() < 1e-6;
             assert!(weights.iter().zip(&expected).all(close), "{weight_decay} {epsilon}: {weights:?}");
+        }
+    }
+
+    #[test]
+    fn parts_learn_at_rates_of_their_own_wherever_a_step_is_cut() {
+        let rates = [Rate { end: 2, factor: 0.0 }, Rate { end: 3, factor: 0.5 }, Rate { end: 6, factor: 1.0 }];
+        let (start, slopes) = (numbers(1, 6), numbers(2, 6));
+        let alone = |factor: f64| {
+            let scaled = AdamParameters { learning_rate: 0.1 * factor, ..parameters() };
+            let mut weights = start.clone();
+            step(&mut AdamState::default(), &scaled, &mut weights, &slopes);
+            weights
+        };
+        let expected = [&start[..2], &alone(0.5)[2..3], &alone(1.0)[3..]].concat();
+        for cuts in [vec![6], vec![1, 5], vec![2, 1, 3], vec![4, 2]] {
+            let (mut state, mut weights, mut gradient) = (AdamState::default(), start.clone(), slopes.clone());
+            let mut made = state.begin(&parameters(), &mut gradient, 1.0, &rates);
+            let mut left = &mut weights[..];
+            cuts.iter().for_each(|count| made.front(*count).take(cut(&mut left, *count)));
+            assert_eq!(weights, expected, "{cuts:?}");
         }
     }
 

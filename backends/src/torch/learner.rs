@@ -40,6 +40,7 @@ impl TorchLearner {
                 "protocol": PROTOCOL,
                 "model": absolute(&model.path)?,
                 "lora": model.adapter,
+                "parts": model.parts,
                 // Torch takes seeds for signed numbers.
                 "seed": model.seed & i64::MAX as u64,
                 "device": options.device,

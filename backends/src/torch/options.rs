@@ -3,6 +3,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::TrainedParts;
+
 /// GPUs that a node may have.
 const MOST_PROCESSES: usize = 64;
 
@@ -22,6 +24,7 @@ pub struct TorchOptions {
     /// are always in `float32`.
     pub dtype: TorchElements,
     /// Tokens of the sequences that are packed into one pass; a longer sequence, or a pair that is compared, is a pass of its own.
+    /// The gradients of a batch's passes add up to one update.
     pub max_tokens_per_pass: usize,
     /// Whether a pass back computes activations again, which takes less memory and a third more time: `on`, `off`, or `auto`:
     /// where they might not fit into the free memory.
@@ -129,6 +132,8 @@ pub struct TorchModel {
     pub adapter: Option<TorchAdapter>,
     /// What the adapter's first numbers follow from.
     pub seed: u64,
+    /// What is trained of it, and how fast.
+    pub parts: TrainedParts,
 }
 
 /// An adapter in PEFT's terms.
@@ -146,6 +151,8 @@ pub struct TorchAdapter {
     /// `layers_to_transform`; `None` takes all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<BTreeSet<usize>>,
+    /// `lora_dropout`.
+    pub dropout: f64,
     /// A directory with the adapter that training goes on from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<PathBuf>,

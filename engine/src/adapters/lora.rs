@@ -59,7 +59,14 @@ impl LoraOptions {
 
     /// An adapter of this rank beside every matrix of the layers and the head.
     pub fn new(rank: usize, seed: u64) -> Self {
-        Self { rank, alpha: Self::ALPHA, scaling: LoraScaling::default(), modules: LoraModule::ALL.into(), layers: None, seed }
+        Self {
+            rank,
+            alpha: Self::ALPHA,
+            scaling: LoraScaling::default(),
+            modules: LoraModule::ALL.into(),
+            layers: None,
+            seed,
+        }
     }
 
     /// Where its numbers stand.
@@ -84,7 +91,9 @@ impl LoraOptions {
         }
         let Some(chosen) = &self.layers else { return Ok(()) };
         if self.modules.contains(&LoraModule::Head) {
-            return refuse("it is of some layers, and lm_head is in none of them: leave lm_head out of its modules".into());
+            return refuse(
+                "it is of some layers, and lm_head is in none of them: leave lm_head out of its modules".into(),
+            );
         }
         match chosen.iter().find(|layer| **layer >= layers) {
             Some(layer) => refuse(format!("it is of layer {layer}, but the model's layers are 0 to {}", layers - 1)),
@@ -114,7 +123,10 @@ mod tests {
             (LoraOptions { alpha: f64::NAN, ..LoraOptions::new(1, 0) }, "alpha"),
             (LoraOptions { modules: BTreeSet::new(), ..LoraOptions::new(1, 0) }, "modules"),
             (LoraOptions { layers: Some([0].into()), ..LoraOptions::new(1, 0) }, "leave lm_head out"),
-            (LoraOptions { layers: Some([0, 2].into()), ..attention.clone() }, "layer 2, but the model's layers are 0 to 1"),
+            (
+                LoraOptions { layers: Some([0, 2].into()), ..attention.clone() },
+                "layer 2, but the model's layers are 0 to 1",
+            ),
             (LoraOptions { layers: Some(BTreeSet::new()), ..attention }, "of no layer"),
         ] {
             let error = wrong.check(2).unwrap_err().to_string();

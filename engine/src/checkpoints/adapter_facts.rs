@@ -69,7 +69,8 @@ fn refuse_pickle(directory: &Path) -> Result<(), EngineError> {
     if !path.exists() || directory.join(ADAPTER_WEIGHTS).exists() {
         return Ok(());
     }
-    let message = format!("a pickle is not read: save the adapter with PEFT's safe_serialization, as {ADAPTER_WEIGHTS}");
+    let message =
+        format!("a pickle is not read: save the adapter with PEFT's safe_serialization, as {ADAPTER_WEIGHTS}");
     Err(EngineError::Malformed { path, message })
 }
 

@@ -119,8 +119,7 @@ impl Targets {
         let mut adapted: BTreeSet<&str> = BTreeSet::new();
         adapted.extend(layout.tensors.iter().filter_map(|tensor| Some(matrix_of(&tensor.name)?.0)));
         let has = |kind: LoraModule, layer: usize| {
-            let is_it = |name: &&&str| layer_of(name) == Some(layer) && name.ends_with(kind.name());
-            adapted.iter().any(|name| is_it(&name))
+            adapted.iter().any(|name| layer_of(name) == Some(layer) && name.ends_with(kind.name()))
         };
         let layers_of = |kind: &LoraModule| (0..layout.layers()).filter(|layer| has(*kind, *layer)).collect();
         let in_layers = layout.modules.iter().filter(|kind| **kind != LoraModule::Head);
@@ -152,7 +151,9 @@ pub(crate) fn read_into_adapter(
     let scale = found.config.scale() as f32;
     if scale != adapter.scale() {
         let own = adapter.scale();
-        return refuse(format!("its products are scaled with {scale}, but those of the adapter that is trained with {own}"));
+        return refuse(format!(
+            "its products are scaled with {scale}, but those of the adapter that is trained with {own}"
+        ));
     }
     let (layout, own) = (&found.layout, &adapter.layout);
     if layout.rank != own.rank {
@@ -298,7 +299,10 @@ pub(super) mod tests {
             let directory = home.path().join(options.rank.to_string());
             write(&directory, "models/base", &written);
             let read = read_adapter(&directory, &tiny_config()).unwrap();
-            assert_eq!((&read.layout, read.strength, &read.values), (&written.layout, written.strength, &written.values));
+            assert_eq!(
+                (&read.layout, read.strength, &read.values),
+                (&written.layout, written.strength, &written.values)
+            );
             assert_eq!(read_into_adapter(&directory, &tiny_config(), &written).unwrap().values, written.values);
             let config = std::fs::read_to_string(directory.join(ADAPTER_CONFIG)).unwrap();
             let config: Value = serde_json::from_str(&config).unwrap();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use fulgurite_backends::{
     AdamParameters, BackendError, Comparisons, ForwardBackward, GuardedStep, Learner, LossFunction, OptimizerStep,
-    check_temperature,
+    TrainedParts, check_temperature,
 };
 use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 use rayon::ThreadPool;
@@ -21,7 +21,7 @@ use crate::model::config::ModelConfig;
 use crate::model::memory::{MemoryNeed, activation_budget};
 use crate::model::pass_sizes::shard_count;
 use crate::model::weights::{Model, Weights};
-use crate::optimizer::{AdamState, check, gather};
+use crate::optimizer::{AdamState, Rate, check, gather};
 use crate::passes::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::threads::thread_pool;
@@ -50,6 +50,8 @@ pub(crate) struct LearnerState {
     /// What was kept to be held against.
     reference: Option<Policy>,
     pub(crate) adam: AdamState,
+    /// Where parts learn at rates of their own.
+    rates: Vec<Rate>,
     /// At which sampled tokens were sampled.
     sampling_temperature: f32,
     shards: Vec<Shard>,
@@ -75,6 +77,7 @@ impl EmbeddedLearner {
             policy,
             reference: None,
             adam,
+            rates: Vec::new(),
             sampling_temperature: 1.0,
             shards,
             threads,
@@ -126,6 +129,24 @@ impl EmbeddedLearner {
         let adapter = Adapter::begin(config, options, MemoryNeed::of(config, 0))?;
         let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
         Ok(Self::new(policy, threads, source.to_path_buf(), None))
+    }
+
+    /// Trains parts of the model at rates of their own from now on, and leaves others as they are.
+    ///
+    /// # Errors
+    /// If a key is of nothing that is trained, or nothing is left to train.
+    pub fn train_parts(&self, parts: &TrainedParts) -> Result<(), EngineError> {
+        if *parts == TrainedParts::default() {
+            return Ok(());
+        }
+        let mut state = lock(&self.state)?;
+        let tensors = state.policy.trained_tensors();
+        let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+        let factors = parts.rates(&names).map_err(|message| EngineError::TrainedParts { message })?;
+        let rates =
+            tensors.iter().zip(factors).map(|(tensor, factor)| Rate { end: tensor.place.end, factor }).collect();
+        state.rates = rates;
+        Ok(())
     }
 
     /// As [`Learner::forward_backward`], but with the logprobs of all targets.
@@ -398,6 +419,7 @@ impl LearnerState {
 
     /// Unless the norm is above `most`, or no finite number: the gradient is dropped then.
     fn step(&mut self, parameters: &AdamParameters, most: f64) -> GuardedStep {
+        self.clear_frozen();
         let mut gradient = std::mem::take(&mut self.shards[0].gradient);
         gradient.resize(self.policy.trained_count(), 0.0);
         let others = self.shards[1..].iter_mut().map(|shard| &mut shard.gradient[..]);
@@ -406,7 +428,7 @@ impl LearnerState {
         if !(gradient_norm.is_finite() && gradient_norm <= most) {
             return GuardedStep::Skipped { gradient_norm };
         }
-        let mut step = self.adam.begin(parameters, &mut gradient, gradient_norm);
+        let mut step = self.adam.begin(parameters, &mut gradient, gradient_norm, &self.rates);
         // A version that the sampler still holds stays as it is: then this copies.
         match &mut self.policy.adapter {
             Some(adapter) => {
@@ -421,6 +443,16 @@ impl LearnerState {
         }
         self.shards[0].gradient = gradient;
         GuardedStep::Made(OptimizerStep { gradient_norm, metrics: Default::default() })
+    }
+
+    /// What stays as it is adds nothing to the gradient's norm.
+    fn clear_frozen(&mut self) {
+        let starts = [0].into_iter().chain(self.rates.iter().map(|rate| rate.end));
+        let frozen = starts.zip(&self.rates).filter(|(_, rate)| rate.factor == 0.0);
+        let frozen: Vec<_> = frozen.map(|(start, rate)| start..rate.end).collect();
+        for shard in self.shards.iter_mut().filter(|shard| !shard.gradient.is_empty()) {
+            frozen.iter().for_each(|place| shard.gradient[place.clone()].fill(0.0));
+        }
     }
 
     /// Goes on from other numbers in the place of those that are trained.

@@ -15,6 +15,7 @@ import transformers
 from fulgurite.learner.datums import Datums
 from fulgurite.learner.learner import Learner, is_out_of_memory
 from fulgurite.learner.losses import Comparisons, TokenLoss
+from fulgurite.learner.parts import Parts
 from fulgurite.learner.policy import Lora, Policy
 from fulgurite.learner.protocol import Fault, LearnerError
 from fulgurite.learner.ranks import Ranks
@@ -54,7 +55,10 @@ class Calls:
             ranks = Ranks()
             if "rank" in header:
                 ranks = Ranks.join(header["rank"], header["processes"], header["store"], device)
-            policy = Policy(model, lora, header["seed"], device, header["dtype"], shares_gpu=shares_gpu, ranks=ranks)
+            parts = Parts(**header.get("parts", {}))
+            policy = Policy(
+                model, lora, header["seed"], device, header["dtype"], parts=parts, shares_gpu=shares_gpu, ranks=ranks
+            )
             self._learner = Learner(policy, header["max_tokens_per_pass"], header["gradient_checkpointing"])
         except (RuntimeError, MemoryError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
@@ -78,7 +82,7 @@ class Calls:
             "packs": policy.packs,
             "shares_prefixes": policy.sharing.attention or f"no: {policy.sharing.cause}",
             "gradient_checkpointing": self._learner.checkpoints_gradients,
-            "trained": sum(it.numel() for it in policy.trained.values()),
+            "trained": sum(it.numel() for name, it in policy.trained.items() if policy.rates[name] > 0),
         }
 
     def answer(self, header: dict[str, Any], body: bytearray) -> Reply:

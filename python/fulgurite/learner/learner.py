@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from fulgurite.learner.policy import Policy
 from fulgurite.learner.protocol import Fault, LearnerError
 from fulgurite.learner.ranks import local, spread_like, whole
 from fulgurite.learner.shared import LEAST_SHARE, Batch, in_order, sequences_of
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -71,13 +74,19 @@ class Learner:
         """Begin with nothing accumulated."""
         self.policy, self._limit = policy, max_tokens_per_pass
         self._ranks = policy.ranks
-        self._parameters = list(policy.trained.values())
+        rated = [(it, policy.rates[name]) for name, it in policy.trained.items() if policy.rates[name] > 0]
+        self._parameters = [it for it, _ in rated]
         self._shared_tokens = 0
         self._sampling_temperature = 1.0
         self._norm: float | None = None
+        self._passes = 0
         # One kernel has tensors that are spread over processes, or such that are not.
-        groups = [[it for it in self._parameters if isinstance(it, DTensor) == spread] for spread in (False, True)]
-        of_kinds = [{"params": group} for group in groups if group]
+        groups: dict[tuple[bool, float], list[Tensor]] = {}
+        for it, rate in rated:
+            groups.setdefault((isinstance(it, DTensor), rate), []).append(it)
+        of_kinds = [
+            {"params": group, "rate": rate} for (_, rate), group in sorted(groups.items(), key=lambda it: it[0])
+        ]
         self._optimizer = torch.optim.AdamW(of_kinds, lr=0.0, fused=True)
         self.checkpoints_gradients = gradient_checkpointing == "on" or (
             gradient_checkpointing == "auto" and self._ranks.any(self._activations_are_large())
@@ -216,7 +225,8 @@ class Learner:
         pending = Pending([], [], [], [])
         try:
             for batch in self._batches(groups, data, trained_only=True):
-                with self.policy.computing():
+                self._passes += 1
+                with self.policy.computing(), self.policy.dropping(self._pass_seed()):
                     if batch is None:
                         self.policy.go_along(backward=True)
                         continue
@@ -227,6 +237,15 @@ class Learner:
             # Half of a call's gradient is no gradient.
             self._drop_gradient()
             raise
+
+    def _pass_seed(self) -> int:
+        """Return a seed of a pass: of the run's, the steps before it, and its place after them."""
+        place = (self.policy.seed, self._steps(), self._passes, self._ranks.rank)
+        return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:8]) >> 1
+
+    def _steps(self) -> int:
+        state = self._optimizer.state
+        return int(state[self._parameters[0]]["step"]) if state else 0
 
     def _batches(self, groups: list[list[int]], data: Datums, *, trained_only: bool) -> list[Batch | None]:
         """Return the passes of this process; None where it goes along with others'."""
@@ -283,7 +302,7 @@ class Learner:
         data.check(self.policy.vocabulary_size, self.policy.context_length)
 
     def _drop_gradient(self) -> None:
-        self._norm = None
+        self._norm, self._passes = None, 0
         for parameter in self._parameters:
             parameter.grad = None
 
@@ -320,7 +339,7 @@ class Learner:
         if 0 < clip < norm:
             torch._foreach_mul_([local(it) for it in gradients], clip / norm)
         for group in self._optimizer.param_groups:
-            group["lr"], group["eps"] = parameters["learning_rate"], parameters["epsilon"]
+            group["lr"], group["eps"] = parameters["learning_rate"] * group["rate"], parameters["epsilon"]
             group["betas"] = (parameters["beta1"], parameters["beta2"])
             group["weight_decay"] = parameters["weight_decay"]
         self._optimizer.step()
@@ -341,13 +360,12 @@ class Learner:
 
     def save_checkpoint(self, directory: Path) -> None:
         """Write what is trained, and the optimizer's state."""
-        state = self._optimizer.state
-        steps = int(state[self._parameters[0]]["step"]) if state else 0
+        state, steps = self._optimizer.state, self._steps()
         tensors = {STEPS: torch.tensor(steps, dtype=torch.uint64)}
         if steps > 0:
             for name, it in self.policy.trained.items():
-                tensors[FIRST_MOMENT + name] = whole(state[it]["exp_avg"])
-                tensors[SECOND_MOMENT + name] = whole(state[it]["exp_avg_sq"])
+                first, second = (whole(state[it][key]) if it in state else torch.zeros(it.shape) for key in _MOMENTS)
+                tensors[FIRST_MOMENT + name], tensors[SECOND_MOMENT + name] = first, second
         self._write(directory, tensors)
 
     def load_checkpoint(self, directory: Path) -> None:
@@ -364,6 +382,8 @@ class Learner:
         self._drop_gradient()
         self._optimizer.state.clear()
         for name, it in self.policy.trained.items() if steps > 0 else ():
+            if self.policy.rates[name] == 0:
+                continue
             self._optimizer.state[it] = {
                 "step": torch.tensor(float(steps), device=it.device),
                 "exp_avg": spread_like(moments[FIRST_MOMENT][name], it),

@@ -27,6 +27,7 @@ from fulgurite.learner.files import (
     read_tensors,
     tensor_names,
 )
+from fulgurite.learner.parts import Parts
 from fulgurite.learner.protocol import Fault, LearnerError
 from fulgurite.learner.ranks import Ranks, local, spread_like, whole
 from fulgurite.learner.shared import SharedRows, block_mask, visible, why_not
@@ -59,6 +60,8 @@ class Lora:
     """Whether products are scaled with alpha by the root of the rank, in place of the rank."""
     layers: list[int] | None = None
     """The layers that are adapted, where not all are; then the head is not."""
+    dropout: float = 0.0
+    """The share of its inputs that passes of training leave out."""
     start: str | None = None
     """The directory of an adapter that training goes on from, which has its own modules and layers."""
 
@@ -94,11 +97,13 @@ class Policy:
         device: str,
         dtype: str,
         *,
+        parts: Parts | None = None,
         shares_gpu: bool = False,
         ranks: Ranks | None = None,
     ) -> None:
         """Open a model's directory; on the CPU where the GPU is another's until the first pass."""
         self.path, self.lora, self._shares_gpu = path, lora, shares_gpu
+        self.seed = seed
         self.ranks = ranks or Ranks()
         self.device = _device(device)
         usual = "bfloat16" if self.device.type == "cuda" else "float32"
@@ -119,6 +124,10 @@ class Policy:
                 module.p = 0.0
         if lora is not None:
             self._add_adapter(lora)
+        names = list(self._trained_by_name())
+        self.rates = (parts or Parts()).rates(names)
+        for name, it in self._trained_by_name().items():
+            it.requires_grad_(self.rates[name] > 0)
         self._spread_over_processes(config.num_hidden_layers)
         self.head: Any = self.model.get_output_embeddings()
         self._trained = self._trained_by_name()
@@ -175,7 +184,7 @@ class Policy:
     def _add_adapter(self, lora: Lora) -> None:
         start = None if lora.start is None else Path(lora.start)
         self._adapter_fields = self._fresh_fields(lora) if start is None else read_json(start / ADAPTER_CONFIG)
-        config = LoraConfig(lora_dropout=0.0, **{key: self._adapter_fields.get(key) for key in _USED_FIELDS})
+        config = LoraConfig(lora_dropout=lora.dropout, **{key: self._adapter_fields.get(key) for key in _USED_FIELDS})
         try:
             with warnings.catch_warnings():
                 # Of a head that is the embedding: the adapter stands beside the head alone, and nothing is merged.
@@ -203,7 +212,9 @@ class Policy:
             usual = [name for name in usual if name != "lm_head"]
             count = self.model.config.get_text_config().num_hidden_layers
             if lora.layers[-1] >= count:
-                message = f"[[models]] lora_layers has layer {lora.layers[-1]}, but the model's layers are 0 to {count - 1}"
+                message = (
+                    f"[[models]] lora_layers has layer {lora.layers[-1]}, but the model's layers are 0 to {count - 1}"
+                )
                 raise LearnerError(Fault.CONFIGURATION, message)
         modules = lora.modules or usual
         unknown = [name for name in modules if name not in linear]
@@ -217,7 +228,7 @@ class Policy:
             "base_model_name_or_path": str(self.path),
             "r": lora.rank,
             "lora_alpha": int(lora.alpha) if float(lora.alpha).is_integer() else lora.alpha,
-            "lora_dropout": 0.0,
+            "lora_dropout": lora.dropout,
             "target_modules": sorted(modules),
             "layers_to_transform": lora.layers,
             "bias": "none",
@@ -236,7 +247,7 @@ class Policy:
 
     @property
     def trained(self) -> dict[str, torch.nn.Parameter]:
-        """What is trained, by the names that checkpoints have."""
+        """What is trained or frozen, by the names that checkpoints have."""
         return self._trained
 
     def computing(self) -> AbstractContextManager[Any]:
@@ -258,6 +269,22 @@ class Policy:
             inputs["attention_mask"] = block_mask(ends) if attention == "flex_attention" else visible(ends)
         self.model.config.get_text_config()._attn_implementation = attention
         return self.decoder(**inputs).last_hidden_state[0]
+
+    @contextmanager
+    def dropping(self, seed: int) -> Iterator[None]:
+        """Leave out a share of the adapter's inputs, by a seed."""
+        if self.lora is None or self.lora.dropout == 0:
+            yield
+            return
+        modules = [it for it in self.model.modules() if isinstance(it, torch.nn.Dropout) and it.p > 0]
+        torch.manual_seed(seed)
+        try:
+            for module in modules:
+                module.train()
+            yield
+        finally:
+            for module in modules:
+                module.eval()
 
     def go_along(self, *, backward: bool) -> None:
         """Take part in a pass of other processes with a row that changes nothing."""

@@ -43,12 +43,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def learner(model: Path) -> Callable[..., Any]:
     from fulgurite.learner.learner import Learner
+    from fulgurite.learner.parts import Parts
     from fulgurite.learner.policy import Lora, Policy
 
     def made(rank: int = 0, limit: int = 40, path: Path = model, checkpointing: str = "off", **more: Any) -> Any:
-        form = {key: more.pop(key) for key in ("rank_stabilized", "layers", "start", "alpha") if key in more}
+        form = {key: more.pop(key) for key in ("rank_stabilized", "layers", "dropout", "start", "alpha") if key in more}
         lora = Lora(rank, form.pop("alpha", 8.0), more.pop("modules", None), **form) if rank else None
         torch.manual_seed(0)
+        more["parts"] = Parts(**more.pop("parts", {}))
         policy = Policy(path, lora, 7, **{"device": "cpu", "dtype": "float32", **more})
         return Learner(policy, limit, checkpointing)
 

@@ -228,6 +228,83 @@ def test_a_step_is_adamws_after_clipping(learner: Made, data: Made) -> None:
         torch.testing.assert_close(it.detach(), expected.float(), atol=2e-6, rtol=0)
 
 
+def test_passes_and_calls_before_a_step_add_up_to_one_gradient(learner: Made, data: Made) -> None:
+    rows = data(LENGTHS)
+    halves = [data(LENGTHS, seed=seed) for seed in (3, 4)]
+    for rank in (0, 3):
+        found = []
+        for limit in (1000, 10):
+            made = learner(rank, limit=limit)
+            made.forward_backward(rows, TokenLoss("cross_entropy"))
+            found.append(gradients(made))
+        near(found[1], found[0])
+        made = learner(rank)
+        apart = []
+        for half in halves:
+            made.forward_backward(half, TokenLoss("cross_entropy"))
+            apart.append(gradients(made))
+        for half in halves:
+            made.forward_backward(half, TokenLoss("cross_entropy"))
+        near(gradients(made), apart[0] + apart[1])
+
+
+FACTORS = {"embeddings": 0.1, "norms": 2.0, "layers": 0.5}
+
+
+def test_parts_learn_at_rates_of_their_own(learner: Made, data: Made, tmp_path: Path) -> None:
+    rows, loss = data(LENGTHS), TokenLoss("cross_entropy")
+    made = learner(parts={"factors": FACTORS})
+    before = {name: it.detach().clone() for name, it in made.policy.trained.items()}
+    rate_of = {"embed_tokens": 0.1, "norm": 2.0}
+    rates = {name: next((rate_of[it] for it in rate_of if it in name), 0.5) for name in before}
+    # As torch 2.15 has it, with a group of parameters for each.
+    theirs = {name: torch.nn.Parameter(it.clone()) for name, it in before.items()}
+    groups = [{"params": [theirs[name]], "lr": 1e-2 * rates[name]} for name in theirs]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    for _ in range(2):
+        made.forward_backward(rows, loss)
+        for name, it in made.policy.trained.items():
+            theirs[name].grad = it.grad.clone()
+        made.optimizer_step({**ADAM, "gradient_clip_norm": 0.0})
+        optimizer.step()
+    for name, it in made.policy.trained.items():
+        torch.testing.assert_close(it.detach(), theirs[name].detach(), atol=1e-6, rtol=0)
+    with pytest.raises(LearnerError, match=r"learning_rate_factors\.head is of no tensor"):
+        learner(parts={"factors": {"head": 2.0}})
+    adapted = learner(3, parts={"factors": {"lora_b": 16.0}})
+    assert sorted(group["rate"] for group in adapted._optimizer.param_groups) == [1.0, 16.0]
+
+
+def test_frozen_tensors_stay_and_add_nothing_to_the_norm(learner: Made, data: Made, tmp_path: Path) -> None:
+    rows, loss, frozen = data(LENGTHS), TokenLoss("cross_entropy"), {"frozen": ["embed_tokens", "layers.0"]}
+    whole = learner()
+    whole.forward_backward(rows, loss)
+    norm = torch.cat(
+        [
+            it.grad.reshape(-1)
+            for name, it in whole.policy.trained.items()
+            if ".layers.0." not in name and "embed_tokens" not in name
+        ]
+    ).norm()
+    made = learner(parts=frozen)
+    before = {name: it.detach().clone() for name, it in made.policy.trained.items()}
+    made.forward_backward(rows, loss)
+    assert made.optimizer_step(ADAM)[0] == pytest.approx(float(norm), rel=1e-5)
+    stayed = {name for name, it in made.policy.trained.items() if torch.equal(it, before[name])}
+    assert stayed == {name for name in before if ".layers.0." in name or "embed_tokens" in name}
+    made.save_checkpoint(tmp_path / "one")
+    again = learner(parts=frozen)
+    again.load_checkpoint(tmp_path / "one")
+    for it, name in ((made, "two"), (again, "again")):
+        it.forward_backward(rows, loss)
+        it.optimizer_step(ADAM)
+        it.save_checkpoint(tmp_path / name)
+    assert saved(tmp_path / "two") == saved(tmp_path / "again")
+    for wrong, message in ((["layers.2"], "no tensor that is trained"), (["model"], "nothing to train")):
+        with pytest.raises(LearnerError, match=message):
+            learner(parts={"frozen": wrong})
+
+
 def test_a_learner_that_leaves_its_device_takes_weights_gradients_and_moments_along(learner: Made, data: Made) -> None:
     made, rows = learner(3), data(LENGTHS)
     made.forward_backward(rows, TokenLoss("cross_entropy"))
@@ -377,6 +454,36 @@ def test_an_adapter_that_does_not_fit_is_not_gone_on_from(learner: Made, tmp_pat
     path.write_text(json.dumps({**fields, "target_modules": ["unheard_of"]}))
     with pytest.raises(LearnerError, match="cannot be added to the model"):
         learner(3, start=str(tmp_path / "start"))
+
+
+def test_dropout_follows_from_seed_and_place(learner: Made, data: Made, tmp_path: Path) -> None:
+    rows, loss = data(LENGTHS), TokenLoss("cross_entropy")
+    made, plain = learner(3, dropout=0.5), learner(3)
+    stir(made)
+    stir(plain)
+    assert torch.equal(made.forward(rows)["logprobs"], plain.forward(rows)["logprobs"])
+
+    def gradient(it: Any) -> Any:
+        it.forward_backward(rows, loss)
+        return gradients(it)
+
+    dropped = gradient(made)
+    assert torch.equal(gradient(made), dropped)
+    assert not torch.allclose(dropped, gradient(plain))
+    made.forward_backward(rows, loss)
+    made.forward_backward(rows, loss)
+    assert not torch.allclose(gradients(made), 2 * dropped), "another pass leaves out others"
+    # The masks of a resumed learner, and of one whose activations are computed twice.
+    made.forward_backward(rows, loss)
+    made.optimizer_step(ADAM)
+    made.save_checkpoint(tmp_path / "one")
+    assert json.loads((tmp_path / "one" / "adapter_config.json").read_text())["lora_dropout"] == 0.5
+    again, twice = learner(3, dropout=0.5), learner(3, dropout=0.5, checkpointing="on")
+    for it in (again, twice):
+        it.load_checkpoint(tmp_path / "one")
+    expected = gradient(made)
+    assert torch.equal(gradient(again), expected)
+    near(gradient(twice), expected)
 
 
 def test_only_the_chosen_layers_are_adapted(learner: Made, tmp_path: Path) -> None:

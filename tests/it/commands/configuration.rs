@@ -270,6 +270,11 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.lora_alpha = null  # default
     models.0.lora_scaling = null  # default
     models.0.lora_modules = null  # default
+    models.0.lora_layers = null  # default
+    models.0.lora_dropout = 0.0  # default
+    models.0.adapter = null  # default
+    models.0.adapter_sha256 = null  # default
+    models.0.frozen = []  # default
     models.0.learner = "embedded"  # default
     models.0.trained = true  # default
     "#);

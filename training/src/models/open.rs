@@ -14,7 +14,7 @@ use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};
 use fulgurite_config::redaction::public_part;
 use fulgurite_config::sampling_limits::sampling_limits;
-use fulgurite_engine::Engine;
+use fulgurite_engine::{EmbeddedLearner, Engine};
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use fulgurite_renderers::{Renderer, recommended_renderers};
 use fulgurite_tinker::server::TinkerBase;
@@ -266,14 +266,19 @@ type SavedAs = fn(PathBuf) -> WeightsSource;
 /// What trains a model of this process, all of it or an adapter beside it, and what the weights are that it saves.
 fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(Arc<dyn Learner>, SavedAs)> {
     let model = || format!("model `{}`", entry.name);
+    let parts = entry.trained_parts(config.trainer.common.learning_rate_factors);
+    let of_parts = |learner: Arc<EmbeddedLearner>| -> Result<Arc<dyn Learner>> {
+        learner.train_parts(&parts).with_context(model)?;
+        Ok(learner)
+    };
     if let Some(adapter) = &entry.adapter {
-        return Ok((engine.adapter_learner(adapter).with_context(model)?, WeightsSource::Adapter));
+        return Ok((of_parts(engine.adapter_learner(adapter).with_context(model)?)?, WeightsSource::Adapter));
     }
     match entry.lora(config.run.seed) {
-        Some(lora) => Ok((engine.lora_learner(&lora).with_context(model)?, WeightsSource::Adapter)),
+        Some(lora) => Ok((of_parts(engine.lora_learner(&lora).with_context(model)?)?, WeightsSource::Adapter)),
         None => {
             engine.check_training_memory().with_context(model)?;
-            Ok((engine.learner(), WeightsSource::Model))
+            Ok((of_parts(engine.learner())?, WeightsSource::Model))
         }
     }
 }
@@ -281,7 +286,7 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
 /// What trains the model in `path` in PyTorch, and what the weights are that it saves.
 fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<TorchLearner>, SavedAs)> {
     let options = torch_options(loaded);
-    let model = entry.torch_model(path, loaded.config.run.seed);
+    let model = entry.torch_model(path, loaded.config.run.seed, loaded.config.trainer.common.learning_rate_factors);
     let source: SavedAs = if model.adapter.is_some() { WeightsSource::Adapter } else { WeightsSource::Model };
     let learner = TorchLearner::start(&options, &model).with_context(|| format!("model `{}`", entry.name))?;
     Ok((Arc::new(learner), source))

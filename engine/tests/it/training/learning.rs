@@ -7,7 +7,8 @@ use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 
 use crate::common::{answer, create, files, open, policy, request, rows, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
-    AdamParameters, BackendError, GuardedStep, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
+    AdamParameters, BackendError, GuardedStep, Learner, LearningRateFactors, LossFunction, NewWeights, SampledToken,
+    Sampler, TrainedParts, WeightsSource,
 };
 use fulgurite_engine::ModelConfig;
 
@@ -40,6 +41,77 @@ async fn a_few_sequences_are_learnt_by_heart() {
         assert_eq!(tokens.iter().map(|token| token.id).collect::<Vec<_>>(), sequence[3..]);
         assert!(tokens.iter().all(|token| token.logprob == 0.0 && token.weights_version == Some(WeightsVersion(1))));
     }
+}
+
+/// The norm of a gradient, and the weights that a step leaves.
+async fn stepped(parts: &TrainedParts, calls: &[Arc<[Datum]>]) -> (f64, Vec<Vec<f32>>) {
+    let (_home, directory) = create(&tiny_config(), 1);
+    let engine = open(&directory, 2);
+    let learner = engine.learner();
+    learner.train_parts(parts).unwrap();
+    for call in calls {
+        learner.forward_backward(call.clone(), LossFunction::CrossEntropy).await.unwrap();
+    }
+    let norm = learner.optimizer_step(quick()).await.unwrap().gradient_norm;
+    (norm, learner.forward(rows(40)).await.unwrap())
+}
+
+#[tokio::test]
+async fn calls_before_a_step_add_up_to_one_gradient() {
+    let all = rows(3);
+    let parts: Vec<Arc<[Datum]>> = [&all[..2], &all[2..3], &all[3..]].map(Arc::from).into();
+    let (norm, weights) = stepped(&TrainedParts::default(), &[all]).await;
+    let (norm_of_parts, weights_of_parts) = stepped(&TrainedParts::default(), &parts).await;
+    assert!((norm - norm_of_parts).abs() < 1e-5 * norm, "{norm} and {norm_of_parts}");
+    for (one, other) in weights.iter().flatten().zip(weights_of_parts.iter().flatten()) {
+        assert!((one - other).abs() < 1e-3, "{one} and {other}");
+    }
+}
+
+#[tokio::test]
+async fn frozen_tensors_stay_and_others_learn_at_rates_of_their_own() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let engine = open(&directory, 2);
+    let learner = engine.learner();
+    let frozen = |patterns: &[&str]| TrainedParts {
+        frozen: patterns.iter().map(|pattern| (*pattern).to_owned()).collect(),
+        ..TrainedParts::default()
+    };
+    let parts = TrainedParts {
+        factors: LearningRateFactors { norms: 0.5, ..LearningRateFactors::default() },
+        ..frozen(&["embed_tokens", "layers.0"])
+    };
+    learner.train_parts(&parts).unwrap();
+    let tensors = |name: &str| {
+        let directory = home.path().join(name);
+        let bytes = std::fs::read(directory.join("model.safetensors")).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        file.tensors().into_iter().map(|(name, tensor)| (name, tensor.data().to_vec())).collect::<Vec<_>>()
+    };
+    let saved = |name: &str| home.path().join(name);
+    learner.save_weights(&saved("before")).await.unwrap();
+    train(&learner, 0..2, quick()).await;
+    learner.save_checkpoint(&saved("after")).await.unwrap();
+    for ((name, before), (_, after)) in tensors("before").into_iter().zip(tensors("after")) {
+        let stays = name.contains("layers.0.") || name.contains("embed_tokens");
+        assert_eq!(before == after, stays, "{name}");
+    }
+    // The same again, from the checkpoint.
+    let resumed = engine.learner();
+    resumed.load_checkpoint(&saved("after")).await.unwrap();
+    let other = open(&directory, 1).learner();
+    other.train_parts(&parts).unwrap();
+    other.load_checkpoint(&saved("after")).await.unwrap();
+    train(&resumed, 2..4, quick()).await;
+    train(&other, 2..4, quick()).await;
+    assert_eq!(resumed.forward(rows(9)).await.unwrap(), other.forward(rows(9)).await.unwrap());
+
+    let whole = stepped(&TrainedParts::default(), &[rows(3)]).await.0;
+    let part = stepped(&frozen(&["layers.0"]), &[rows(3)]).await.0;
+    let rest = stepped(&frozen(&["layers.1", "norm", "embed_tokens"]), &[rows(3)]).await.0;
+    assert!((whole.powi(2) - part.powi(2) - rest.powi(2)).abs() < 1e-4 * whole.powi(2), "{whole}, {part}, {rest}");
+    let error = other.train_parts(&frozen(&["layers.7"])).unwrap_err().to_string();
+    assert!(error.contains("[[models]] frozen has \"layers.7\""), "{error}");
 }
 
 #[tokio::test]

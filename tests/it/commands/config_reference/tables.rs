@@ -8,7 +8,8 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_value, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 8] = [
+const FORMS: [(&str, &str); 9] = [
+    ("LayerChoice", "list of whole numbers, or text such as `0-11`"),
     ("Device", "`cpu`, `cuda` or `cuda:N`"),
     ("TaskSource", "list or table (the forms of tasks are below)"),
     ("RolloutExpression", "string (docs/how-to/sft.md)"),

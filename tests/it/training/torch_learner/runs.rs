@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use super::{interpreter, with_package};
-use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, recorded_steps, saved};
+use crate::common::data_project::{self, DataProject};
+use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, numbers, recorded_steps, saved};
 use crate::common::{Ran, eventually, fulgurite};
 use crate::vllm_over_engine::VllmOverEngine;
 
@@ -93,6 +94,43 @@ fn an_adapters_run_ends_in_the_same_bytes_whoever_is_killed() {
 #[test]
 fn a_run_of_all_weights_ends_in_the_same_bytes_whoever_is_killed() {
     ends_in_the_same_bytes(0);
+}
+
+#[test]
+fn a_spike_is_left_out_of_the_same_update_as_with_the_embedded_learner() {
+    let config = data_project::config("sft", "conversations = \"chats.jsonl\"");
+    let message = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let row = |n: usize| {
+        let text = format!("Say {}", "x".repeat(n % 7));
+        json!({ "messages": [message("user", &text), message("assistant", &format!("I am {n}."))] })
+    };
+    let rows: String = (0..30).map(|n| format!("{}\n", row(n))).collect();
+    let project = DataProject::new(&config, "chats.jsonl", &rows);
+    let spikes = "[trainer]\nspike_factor = 1.01\nspike_window = 1\nstop_after_spikes = 0\n";
+    project.change("[trainer]\n", spikes);
+    let skipped = |run: &str| numbers(&project.train(run, &[]).0, "optim/skipped_steps");
+    let embedded = skipped("embedded");
+    assert!(embedded.contains(&1.0) && embedded.contains(&0.0), "{embedded:?}");
+    let python = interpreter(project.directory.path());
+    project.change("[trainer]\n", &format!("[torch]\npython = {python:?}\n\n[trainer]\n"));
+    project.change("path = \"model\"", "path = \"model\"\nlearner = \"torch\"");
+    assert_eq!(skipped("torch"), embedded);
+}
+
+#[test]
+fn an_adapter_of_the_embedded_learner_is_gone_on_from() {
+    let project = project(4);
+    project.change_config("\nlearner = \"torch\"", "");
+    let first = project.train("first", &["--max-steps", "2"]).pop().unwrap();
+    let start = first["checkpoint"].as_str().unwrap().to_owned();
+    project.change_config("lora_rank = 4", &format!("adapter = {start:?}\nlearner = \"torch\""));
+    let undisturbed = project.train("on", &["--max-steps", "3"]).pop().unwrap();
+    assert!(undisturbed["max_logprob_difference"].as_f64().unwrap() < 1e-4, "{undisturbed}");
+    project.train("cut", &["--max-steps", "1"]);
+    let resumed = project.train("cut", &["--max-steps", "3", "--resume"]).pop().unwrap();
+    for file in files(4) {
+        assert!(saved(&resumed, file) == saved(&undisturbed, file), "{file}");
+    }
 }
 
 #[test]

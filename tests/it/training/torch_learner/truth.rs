@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    AdamParameters, BackendError, ComparedAnswer, Comparison, Comparisons, ForwardBackward, Learner, LossFunction,
-    PreferenceLoss, RatioBounds, TorchAdapter, TorchLearner, TorchModel, TorchOptions,
+    AdamParameters, BackendError, ComparedAnswer, Comparison, Comparisons, ForwardBackward, Learner, LearningRateFactors,
+    LossFunction, PreferenceLoss, RatioBounds, TorchAdapter, TorchLearner, TorchModel, TorchOptions, TrainedParts,
 };
 use fulgurite_engine::{Engine, EngineOptions, LoraOptions, ModelConfig};
 use fulgurite_types::{Chunk, Datum, LossInputs};
@@ -118,6 +118,10 @@ struct Both {
 
 impl Both {
     async fn new(rank: usize, processes: usize) -> Self {
+        Self::with_parts(rank, processes, TrainedParts::default()).await
+    }
+
+    async fn with_parts(rank: usize, processes: usize, parts: TrainedParts) -> Self {
         let home = tempfile::tempdir().unwrap();
         let shape = ModelConfig {
             architecture: Default::default(),
@@ -138,15 +142,25 @@ impl Both {
         let path = home.path().join("model");
         fulgurite_engine::create_model(&path, &shape, 1).unwrap();
         let engine = Engine::open(&path, EngineOptions { threads: 1, ..EngineOptions::default() }).unwrap();
-        let embedded: Arc<dyn Learner> = match rank {
+        let embedded = match rank {
             0 => engine.learner(),
             _ => engine.lora_learner(&LoraOptions::new(rank, 3)).unwrap(),
         };
-        let adapter = (rank > 0).then_some(TorchAdapter { rank, alpha: LoraOptions::ALPHA, is_rank_stabilized: false, modules: None, layers: None, start: None });
+        embedded.train_parts(&parts).unwrap();
+        let adapter = (rank > 0).then_some(TorchAdapter {
+            rank,
+            alpha: LoraOptions::ALPHA,
+            is_rank_stabilized: false,
+            modules: None,
+            layers: None,
+            dropout: 0.0,
+            start: None,
+        });
         // Several passes for a call.
         let python = interpreter(home.path());
         let options = TorchOptions { python, processes, max_tokens_per_pass: 24, ..TorchOptions::default() };
-        let torch = TorchLearner::start(&options, &TorchModel { path, adapter, seed: 5 }).unwrap();
+        let torch =
+            TorchLearner::start(&options, &TorchModel { path, adapter, seed: 5, parts: parts.clone() }).unwrap();
         let both = Self { home, embedded, torch, _engine: engine };
         // Numbers that matter in every matrix, and moments.
         for _ in 0..3 {
@@ -299,4 +313,17 @@ async fn every_loss_of_all_weights_has_the_embedded_learners_gradient() {
 #[tokio::test]
 async fn every_loss_has_the_same_gradient_where_two_processes_train() {
     every_loss(0, 2).await;
+}
+
+#[tokio::test]
+async fn parts_learn_as_the_embedded_learner_has_them() {
+    let factors = LearningRateFactors { norms: 2.0, layers: 0.5, ..LearningRateFactors::default() };
+    let frozen = vec!["embed_tokens".to_owned(), "layers.0.mlp".to_owned()];
+    let both = Both::with_parts(0, 1, TrainedParts { factors, frozen }).await;
+    let call = |index: usize| both.learners()[index].forward_backward(supervised(), LossFunction::CrossEntropy);
+    both.agree("parts", call).await;
+    let factors = LearningRateFactors { lora_b: 4.0, head: 0.5, ..LearningRateFactors::default() };
+    let both = Both::with_parts(4, 1, TrainedParts { factors, frozen: Vec::new() }).await;
+    let call = |index: usize| both.learners()[index].forward_backward(supervised(), LossFunction::CrossEntropy);
+    both.agree("parts of an adapter", call).await;
 }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use fulgurite_backends::LearningRateFactors;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -84,6 +85,8 @@ pub(crate) struct TrainerTable {
     pub(crate) weight_decay: f64,
     /// Greatest norm of the gradient; 0 does not clip.
     pub(crate) gradient_clip_norm: f64,
+    /// How fast the parts of a model learn, each as a factor of the step size.
+    pub(crate) learning_rate_factors: LearningRateFactors,
     /// Updates at most; 100 unless told otherwise, and of `sft` and of comparisons all that
     /// their epochs have.
     pub(crate) max_steps: Option<u64>,
@@ -205,6 +208,7 @@ impl Default for TrainerTable {
             epsilon: 1e-8,
             weight_decay: 0.0,
             gradient_clip_norm: 1.0,
+            learning_rate_factors: LearningRateFactors::default(),
             max_steps: None,
             checkpoint_every: Some(1),
             checkpoint_every_tokens: None,

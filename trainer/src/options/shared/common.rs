@@ -1,6 +1,6 @@
 //! What every objective has: the course of a run, and its checkpoints.
 
-use fulgurite_backends::AdamParameters;
+use fulgurite_backends::{AdamParameters, LearningRateFactors};
 
 use crate::TrainError;
 use crate::archive::check_url;
@@ -22,6 +22,7 @@ part! {
         epsilon: f64,
         weight_decay: f64,
         gradient_clip_norm: f64,
+        learning_rate_factors: LearningRateFactors,
         max_steps: Option<u64>,
         checkpoint_every: Option<u64>,
         checkpoint_every_tokens: Option<u64>,
@@ -86,6 +87,9 @@ impl CommonOptions {
         positive("[trainer] epsilon", self.epsilon)?;
         decay("[trainer] weight_decay", self.weight_decay)?;
         norm("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
+        for (key, factor) in self.learning_rate_factors.named() {
+            positive(&format!("[trainer] learning_rate_factors.{key}"), factor)?;
+        }
         self.learning_rate_schedule.check(self.learning_rate_floor, self.learning_rate_decay)?;
         self.check_stop()?;
         self.check_checkpoints()

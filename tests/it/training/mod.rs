@@ -1,4 +1,5 @@
 mod checkpoints;
+mod curriculum;
 mod daemon;
 mod database_away;
 mod distillation;

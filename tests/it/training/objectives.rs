@@ -219,6 +219,8 @@ fn groups_without_a_signal_are_refilled_up_to_a_limit_also_in_a_resumed_run() {
             .collect();
     assert_eq!(teaching, [3.0; 3], "{steps:?}");
     assert!(idle(&steps) > 0.0 && weights(&refilled) != weights(&plain));
+    let further: Vec<f64> = numbers(&steps, "sampling/groups").iter().map(|groups| groups - 3.0).collect();
+    assert_eq!(numbers(&steps, "sampling/groups_refilled"), further);
     let wasted: f64 = numbers(&steps, "sampling/tokens_without_signal").iter().sum();
     assert_eq!(refilled["untrained_tokens"]["constant_group"].as_f64(), Some(wasted), "{refilled}");
     project.account("refilled", &refilled);

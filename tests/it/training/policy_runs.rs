@@ -424,6 +424,7 @@ fn every_key_of_metrics_jsonl_is_documented() {
         ("near", "kl = { coefficient = 0.1 }\nimportance_mask = [0.5, 2.0]\nentropy_bonus = 0.01\n"),
         ("cut", "zero_reward_on_limit = true\nkl = { coefficient = 0.1, in = 'loss' }\n"),
         ("hard", "dynamic_sampling = { max_refills = 0, solve_rate = [1.0, 1.0], solved_at = 9.0 }\n"),
+        ("drawn", "curriculum = { replay = 0.5 }\n"),
         ("failing", ""),
         ("silent", ""),
         ("mixed", "conversations = { file = 'chats.jsonl' }\n"),

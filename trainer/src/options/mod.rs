@@ -39,6 +39,7 @@ pub use self::policy::advantages::{
     AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
 };
 pub(crate) use self::policy::check_sampling::temperature_of;
+pub use self::policy::curriculum::CurriculumOptions;
 pub use self::policy::dynamic_sampling::DynamicSampling;
 pub use self::policy::kl::{KlOptions, KlPlace};
 pub use self::policy::loss::{LossParameters, PolicyLoss};

@@ -81,7 +81,39 @@ fn what_would_do_nothing_is_refused() {
         json!({ "loss": "dro", "loss_parameters": { "beta": 1.0 }, "loss_aggregation": "token_mean" }),
         "loss_aggregation must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead",
     );
+    is(
+        json!({ "curriculum": {}, "harvest": {} }),
+        "curriculum a harvest has no tasks to draw: leave it out",
+    );
+    is(
+        json!({ "curriculum": {}, "pairwise": { "judge": "shorter" } }),
+        "curriculum is not for pairwise, by which every group earns the same in all: leave it out",
+    );
+    is(
+        json!({ "curriculum": {}, "dynamic_sampling": { "prioritize": true } }),
+        "curriculum draws tasks, and so does dynamic_sampling.prioritize: leave one of them out",
+    );
+    for (wrong, message) in [
+        (json!({ "pass_rate": [0.9, 0.1] }), "pass_rate is [0.9, 0.1], but must be two shares from 0 to 1, in order"),
+        (json!({ "window": 0 }), "window is 0, but must be at least 1: a pass rate is of one group at least"),
+        (
+            json!({ "outside": 0.0 }),
+            "outside is 0, but must be from 0.001 to 1: a task that is never tried again is never known to have become easier",
+        ),
+        (json!({ "replay": 1.0 }), "replay is 1, but must be a share above 0 and below 1: leave it out for none"),
+        (json!({ "replay_groups": 0 }), "replay_groups is 0, but must be at least 1: leave out replay for none"),
+    ] {
+        is(json!({ "curriculum": wrong }), &format!("curriculum.{message}"));
+    }
     let ahead = json!({ "async": { "max_staleness": 1 } });
+    is(
+        json!({ "schedule": ahead, "curriculum": {} }),
+        "schedule must be sync with curriculum, which has to know a step's groups before it draws the next tasks",
+    );
+    is(
+        json!({ "schedule": { "minibatches": 2 }, "curriculum": {} }),
+        "schedule cannot be in minibatches with curriculum, which is of a whole batch: leave one of them out",
+    );
     is(
         json!({ "schedule": ahead, "dynamic_sampling": {} }),
         "schedule must be sync with dynamic_sampling, which has to know a group before it tries a further task",

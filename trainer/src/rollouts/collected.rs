@@ -47,12 +47,14 @@ pub(crate) struct Collected {
     pub(crate) replaced: Vec<Member>,
     /// Those that are of no group.
     pub(crate) passed_over: PassedOver,
+    /// What there is to say of how their tasks were chosen, by the names of metrics.
+    pub(crate) choice: Vec<(&'static str, usize)>,
 }
 
 impl Collected {
     /// Groups none of whose rollouts were run again.
     pub(crate) fn of(phase: Phase, groups: Vec<Vec<Member>>) -> Self {
-        Self { phase, groups, replaced: Vec::new(), passed_over: PassedOver::default() }
+        Self { phase, groups, replaced: Vec::new(), passed_over: PassedOver::default(), choice: Vec::new() }
     }
 
     /// All rollouts, those that were run again among them.

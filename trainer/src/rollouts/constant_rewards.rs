@@ -1,5 +1,6 @@
 //! Whether rewards differ, without which a group teaches nothing.
 
+use super::group_tries::{Tries, tries};
 use super::member::Member;
 
 /// Whether every rollout earned exactly the same (compared in 64 bits), so that the group teaches nothing.
@@ -9,9 +10,8 @@ pub fn is_constant(total_rewards: &[f64]) -> bool {
 
 /// The share of those that succeeded which earned at least `solved_at`; `None` if none did.
 pub(crate) fn solve_rate(group: &[Member], solved_at: f64) -> Option<f64> {
-    let succeeded = || group.iter().filter(|member| member.succeeded());
-    let solved = succeeded().filter(|member| member.total_reward >= solved_at).count();
-    (succeeded().count() > 0).then(|| solved as f64 / succeeded().count() as f64)
+    let Tries { solved, scored } = tries(group, solved_at);
+    (scored > 0).then(|| solved as f64 / scored as f64)
 }
 
 /// Whether not all that succeeded earned the same.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::files::digests::in_background;
 use super::gate::BehindModel;
 use super::uploads;
-use crate::sources::{DataPosition, HarvestState, SolveRates};
+use crate::sources::{Curriculum, DataPosition, HarvestState, SolveRates};
 use crate::weights::WeightsOrigin;
 use crate::{Record, Reporter, RunArchive, TrainError, TrainEvent};
 
@@ -44,6 +44,9 @@ pub(crate) struct CheckpointState {
     /// How often tasks were solved, of a run that tries them by that.
     #[serde(default, skip_serializing_if = "SolveRates::is_empty")]
     pub solve_rates: SolveRates,
+    /// What is known of the tasks, of a run with a curriculum.
+    #[serde(default, skip_serializing_if = "Curriculum::is_empty")]
+    pub curriculum: Curriculum,
     /// Conversations read so far, of a run that learns from them beside its tasks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conversation_cursor: u64,
@@ -65,8 +68,15 @@ fn is_zero(number: &u64) -> bool {
 
 impl CheckpointState {
     pub(crate) fn new(seed: u64, step: u64, position: &DataPosition, files: FileDigests) -> Self {
-        let DataPosition { data_cursor, harvest, data_fingerprint, reference, solve_rates, conversation_cursor } =
-            position.clone();
+        let DataPosition {
+            data_cursor,
+            harvest,
+            data_fingerprint,
+            reference,
+            solve_rates,
+            curriculum,
+            conversation_cursor,
+        } = position.clone();
         Self {
             seed,
             step,
@@ -75,6 +85,7 @@ impl CheckpointState {
             data_fingerprint,
             reference,
             solve_rates,
+            curriculum,
             conversation_cursor,
             behind: None,
             weights: None,
@@ -90,6 +101,7 @@ impl CheckpointState {
             data_fingerprint: self.data_fingerprint.clone(),
             reference: self.reference.clone(),
             solve_rates: self.solve_rates.clone(),
+            curriculum: self.curriculum.clone(),
             conversation_cursor: self.conversation_cursor,
         }
     }

@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::collection::{GroupTasks, Plan, check, collect, ended_members, enqueue};
-use super::solve_rates::SolveRates;
+use super::curriculum::{DrawnTasks, Replays, Turn};
 use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
-use crate::options::{DynamicSampling, FailureOptions, RewardRules};
+use crate::options::{CurriculumOptions, DynamicSampling, FailureOptions, RewardRules};
 use crate::publishing::resources_id;
-use crate::rollouts::{Collected, Judged, Member, Pairwise, Phase, Policy, can_teach, solve_rate};
+use crate::rollouts::{Collected, Judged, Member, Pairwise, Phase, Policy, can_teach, solve_rate, tries};
 use crate::weights::RunWeights;
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
@@ -129,6 +129,8 @@ pub(crate) struct DrivenTasks {
     pub(crate) group_size: usize,
     /// Further tasks in place of those that teach nothing.
     pub(crate) dynamic: Option<DynamicSampling>,
+    /// Draws tasks by how often they were solved.
+    pub(crate) curriculum: Option<CurriculumOptions>,
     /// Updates that the weights which sample may be behind.
     pub(crate) max_staleness: u64,
     /// Updates at most.
@@ -141,8 +143,8 @@ pub(crate) struct DrivenTasks {
 #[derive(Default)]
 pub(crate) struct Enqueued {
     rollouts: Vec<String>,
-    /// The index of each group's task.
-    tasks: Vec<usize>,
+    /// The tasks of the groups.
+    drawn: DrawnTasks,
 }
 
 #[async_trait]
@@ -157,29 +159,31 @@ impl Source<Collected> for DrivenTasks {
         let last = (step + self.max_staleness).min(self.max_steps.saturating_sub(1)).max(step);
         for later in step + self.ahead.len() as u64..=last {
             let cursor = position.data_cursor + (later - step) * size as u64;
-            let tasks = self.indices(&position.solve_rates, cursor, size);
-            let groups = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: 0 };
+            let drawn = self.draw(cursor, size, Replays::Allowed, position);
+            let groups = GroupTasks { tasks: self.tasks_of(&drawn), groups_before: 0 };
             let rollouts = self.groups.enqueue(self.purpose(later), groups).await?;
-            self.ahead.push_back(Enqueued { rollouts, tasks });
+            self.ahead.push_back(Enqueued { rollouts, drawn });
         }
-        let Enqueued { rollouts, tasks } = self.ahead.pop_front().unwrap_or_default();
+        let Enqueued { rollouts, mut drawn } = self.ahead.pop_front().unwrap_or_default();
         let purpose = self.purpose(step);
         let mut collected = self.groups.gather(purpose, rollouts, reporter).await?;
-        position.data_cursor += size as u64;
-        let mut teaching = self.judge(&tasks, &mut collected.groups, &mut position.solve_rates);
+        position.data_cursor += drawn.places_read;
+        let mut teaching = self.judge(&drawn, &mut collected.groups, position);
         for _ in 0..self.dynamic.map_or(0, |dynamic| dynamic.max_refills) {
             let lacking = size - teaching;
             if lacking == 0 {
                 break;
             }
-            let tasks = self.indices(&position.solve_rates, position.data_cursor, lacking);
-            let further = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: collected.groups.len() };
+            let others = self.draw(position.data_cursor, lacking, Replays::Excluded, position);
+            let further = GroupTasks { tasks: self.tasks_of(&others), groups_before: collected.groups.len() };
             let mut further = self.groups.run(purpose, further, reporter).await?;
-            teaching += self.judge(&tasks, &mut further.groups, &mut position.solve_rates);
+            teaching += self.judge(&others, &mut further.groups, position);
             collected.groups.extend(further.groups);
             collected.replaced.extend(further.replaced);
-            position.data_cursor += lacking as u64;
+            position.data_cursor += others.places_read;
+            drawn.outside += others.outside;
         }
+        collected.choice = self.choice(&drawn, collected.groups.len(), position);
         Ok(collected)
     }
 
@@ -241,11 +245,11 @@ impl Source<PendingGroups> for DrivenTasks {
         position: &mut DataPosition,
         _: &mut dyn Reporter,
     ) -> Result<PendingGroups, TrainError> {
-        let tasks = self.indices(&position.solve_rates, position.data_cursor, self.groups_per_batch);
-        let tasks = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: 0 };
+        let drawn = self.draw(position.data_cursor, self.groups_per_batch, Replays::Allowed, position);
+        let tasks = GroupTasks { tasks: self.tasks_of(&drawn), groups_before: 0 };
         let purpose = self.purpose(step);
         let rollouts = self.groups.enqueue(purpose, tasks).await?;
-        position.data_cursor += self.groups_per_batch as u64;
+        position.data_cursor += drawn.places_read;
         Ok(PendingGroups { groups: self.groups.clone(), purpose, rollouts })
     }
 }
@@ -256,27 +260,52 @@ impl DrivenTasks {
         Purpose { phase: Phase::Train, step, group_size, max_staleness }
     }
 
-    /// The `count` tasks from this place on.
-    fn indices(&self, rates: &SolveRates, cursor: u64, count: usize) -> Vec<usize> {
+    /// The `count` tasks from this place of the order on.
+    fn draw(&self, cursor: u64, count: usize, replays: Replays, position: &mut DataPosition) -> DrawnTasks {
         let (seed, total) = (self.groups.identity.seed, self.tasks.len());
-        match self.dynamic {
-            Some(dynamic) if dynamic.prioritize => rates.draw(seed, total, cursor, count),
-            _ => tasks_at(seed, total, cursor, count),
+        if let Some(options) = &self.curriculum {
+            return position.curriculum.draw(options, total, &Turn { seed, cursor, count }, replays);
         }
+        let tasks = match self.dynamic {
+            Some(dynamic) if dynamic.prioritize => position.solve_rates.draw(seed, total, cursor, count),
+            _ => tasks_at(seed, total, cursor, count),
+        };
+        DrawnTasks { tasks, places_read: count as u64, ..DrawnTasks::default() }
     }
 
-    fn tasks_of(&self, indices: &[usize]) -> Vec<Value> {
-        indices.iter().map(|index| self.tasks[*index].clone()).collect()
+    fn tasks_of(&self, drawn: &DrawnTasks) -> Vec<Value> {
+        drawn.tasks.iter().map(|index| self.tasks[*index].clone()).collect()
+    }
+
+    /// What the metrics of a step say of how its tasks were chosen.
+    fn choice(&self, drawn: &DrawnTasks, groups: usize, position: &DataPosition) -> Vec<(&'static str, usize)> {
+        let mut metrics = Vec::new();
+        if self.dynamic.is_some() {
+            metrics.push(("sampling/groups_refilled", groups - self.groups_per_batch));
+        }
+        if let Some(options) = &self.curriculum {
+            metrics.push(("curriculum/groups_outside", drawn.outside));
+            if options.replay.is_some() {
+                metrics.push(("curriculum/groups_replayed", drawn.replayed));
+            }
+            metrics.extend(position.curriculum.metrics(options, self.tasks.len()));
+        }
+        metrics
     }
 
     /// How many of these groups have something to teach; those that are too easy or too hard are not trained.
-    fn judge(&self, tasks: &[usize], groups: &mut [Vec<Member>], rates: &mut SolveRates) -> usize {
+    fn judge(&self, drawn: &DrawnTasks, groups: &mut [Vec<Member>], position: &mut DataPosition) -> usize {
+        if let Some(options) = &self.curriculum {
+            for (task, group) in drawn.tasks.iter().zip(&*groups) {
+                position.curriculum.learn(*task, tries(group, options.solved_at), options);
+            }
+        }
         let Some(dynamic) = self.dynamic else { return groups.len() };
         let mut teaching = 0;
-        for (task, group) in tasks.iter().zip(groups) {
+        for (task, group) in drawn.tasks.iter().zip(groups) {
             let rate = solve_rate(group, dynamic.solved_at);
             if let Some(rate) = rate.filter(|_| dynamic.prioritize) {
-                rates.learn(*task, rate);
+                position.solve_rates.learn(*task, rate);
             }
             if !can_teach(group) {
                 continue;

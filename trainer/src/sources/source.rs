@@ -2,6 +2,7 @@ use async_trait::async_trait;
 use fulgurite_types::GenerationUse;
 use serde::{Deserialize, Serialize};
 
+use super::curriculum::Curriculum;
 use super::harvest_state::HarvestState;
 use super::solve_rates::SolveRates;
 use crate::{Reporter, TrainError};
@@ -31,7 +32,7 @@ pub(crate) trait Source<Data>: Send {
 /// How far a run has read its data; part of its checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DataPosition {
-    /// Tasks, or rows of a corpus, read so far.
+    /// Tasks, or rows of a corpus, read so far, those that a curriculum skipped among them.
     pub(crate) data_cursor: u64,
     /// Rollouts read so far, of a run that harvests.
     #[serde(default)]
@@ -45,6 +46,9 @@ pub(crate) struct DataPosition {
     /// How often tasks were solved, of a run that tries them by that.
     #[serde(default)]
     pub(crate) solve_rates: SolveRates,
+    /// What is known of the tasks, of a run with a curriculum.
+    #[serde(default)]
+    pub(crate) curriculum: Curriculum,
     /// Conversations read so far, of a run that learns from them beside its tasks.
     #[serde(default)]
     pub(crate) conversation_cursor: u64,

@@ -5,18 +5,34 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 /// Indices of the tasks that stand at `cursor..cursor + count` of an endless reading of `total` tasks, each epoch in
 /// an order of its own. A pure function of seed and cursor: a resumed run reads on where the checkpoint stood.
 pub(crate) fn tasks_at(seed: u64, total: usize, cursor: u64, count: usize) -> Vec<usize> {
-    let mut order = Vec::new();
-    let mut order_epoch = None;
-    (cursor..cursor + count as u64)
-        .map(|position| {
-            let epoch = position / total as u64;
-            if order_epoch != Some(epoch) {
-                order = shuffled(derive_seed(seed, &["task order", &epoch.to_string()]), total);
-                order_epoch = Some(epoch);
-            }
-            order[(position % total as u64) as usize]
-        })
-        .collect()
+    let mut order = TaskOrder::new(seed, total);
+    (cursor..cursor + count as u64).map(|place| order.at(place)).collect()
+}
+
+/// The endless reading of tasks, which is worked out epoch by epoch.
+pub(crate) struct TaskOrder {
+    seed: u64,
+    total: usize,
+    epoch: Option<u64>,
+    /// Of the epoch.
+    order: Vec<usize>,
+}
+
+impl TaskOrder {
+    pub(crate) fn new(seed: u64, total: usize) -> Self {
+        Self { seed, total, epoch: None, order: Vec::new() }
+    }
+
+    /// The index of the task at a place.
+    pub(crate) fn at(&mut self, place: u64) -> usize {
+        let total = self.total as u64;
+        let epoch = place / total;
+        if self.epoch != Some(epoch) {
+            self.order = shuffled(derive_seed(self.seed, &["task order", &epoch.to_string()]), self.total);
+            self.epoch = Some(epoch);
+        }
+        self.order[(place % total) as usize]
+    }
 }
 
 /// The numbers below `total` in a random order (Fisher-Yates).

@@ -54,6 +54,7 @@ const OF_OBJECTIVES: [&str; 3] = [
 harvest = {}
 advantages = { per_call = {} }
 dynamic_sampling = {}
+curriculum = {}
 pairwise = { judge = "shorter" }
 conversations = { file = "f" }
 kl = { coefficient = 0.1 }

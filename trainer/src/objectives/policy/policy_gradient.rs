@@ -267,6 +267,7 @@ impl PolicyGradient {
         if outside > 0 {
             metrics.insert("sampling/groups_outside_difficulty".to_owned(), outside.into());
         }
+        metrics.extend(collected.choice.iter().map(|(key, count)| ((*key).to_owned(), (*count).into())));
         if collected.passed_over.trained_before > 0 {
             metrics.insert("harvest/trained_before".to_owned(), collected.passed_over.trained_before.into());
         }

@@ -17,6 +17,7 @@ use crate::options::keys::objective_name::ObjectiveName;
 use crate::options::keys::preference::{PairwiseOptions, PreferenceOptions};
 use crate::options::keys::schedule::{LearningRateSchedule, UpdateCount};
 use crate::options::policy::advantages::{AdvantageOptions, LossAggregation};
+use crate::options::policy::curriculum::CurriculumOptions;
 use crate::options::policy::dynamic_sampling::DynamicSampling;
 use crate::options::policy::kl::KlOptions;
 use crate::options::policy::loss::{LossParameters, PolicyLoss};
@@ -140,6 +141,8 @@ pub(crate) struct TrainerTable {
     pub(crate) top_entropy: Option<f64>,
     /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
     pub(crate) dynamic_sampling: Option<DynamicSampling>,
+    /// Tasks are drawn by how often they were lately solved; without it, each epoch has every task once.
+    pub(crate) curriculum: Option<CurriculumOptions>,
     /// What agents are told to send with their calls, in the `main_llm` resource. Calls that leave out `temperature` get this
     /// one, and tokens are trained at it. What is sampled at another temperature or with tokens cut off is not trained.
     pub(crate) sampling_parameters: Map<String, Value>,
@@ -228,6 +231,7 @@ impl Default for TrainerTable {
             entropy_bonus: 0.0,
             top_entropy: None,
             dynamic_sampling: None,
+            curriculum: None,
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),

@@ -8,6 +8,7 @@ use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::harvest::{HarvestOptions, PublishRule};
 use crate::options::keys::preference::PairwiseOptions;
 use crate::options::keys::refusal::{least, refuse, share, wrong};
+use crate::options::policy::curriculum::CurriculumOptions;
 use crate::options::policy::dynamic_sampling::DynamicSampling;
 use crate::options::shared::common::Usual;
 use crate::options::shared::rollouts::{self, RolloutOptions};
@@ -16,6 +17,7 @@ part! {
     /// Keys of `[trainer]` of `objective = "grpo"`.
     GrpoOptions with rollouts: RolloutOptions, has {
         dynamic_sampling: Option<DynamicSampling>,
+        curriculum: Option<CurriculumOptions>,
         harvest: Option<HarvestOptions>,
         pairwise: Option<PairwiseOptions>,
         publish_if: Option<PublishRule>,
@@ -46,6 +48,7 @@ impl Variant for GrpoOptions {
         self.check_of_harvest()?;
         self.check_pairwise()?;
         self.check_dynamic_sampling()?;
+        self.check_curriculum()?;
         self.check_schedule()?;
         self.check_publishing()?;
         self.rollouts.check()
@@ -124,6 +127,21 @@ impl GrpoOptions {
         least(&format!("{key}.max_refills"), refills, least_refills, "leave the table out for none")
     }
 
+    fn check_curriculum(&self) -> Result<(), TrainError> {
+        let Some(curriculum) = self.curriculum else { return Ok(()) };
+        let key = "[trainer] curriculum";
+        if self.harvest.is_some() {
+            return wrong(key, "a harvest has no tasks to draw: leave it out");
+        }
+        if self.pairwise.is_some() {
+            return wrong(key, "is not for pairwise, by which every group earns the same in all: leave it out");
+        }
+        if self.dynamic_sampling.is_some_and(|dynamic| dynamic.prioritize) {
+            return wrong(key, "draws tasks, and so does dynamic_sampling.prioritize: leave one of them out");
+        }
+        curriculum.check()
+    }
+
     fn check_schedule(&self) -> Result<(), TrainError> {
         let is_ahead = self.rollouts.schedule.max_staleness() > 0;
         let key = "[trainer] schedule";
@@ -132,11 +150,19 @@ impl GrpoOptions {
                 "has no rollouts to run ahead in a harvest, whose own harvest.max_staleness says how old they may be";
             return wrong(key, message);
         }
-        let own = [("harvest", self.harvest.is_some()), ("dynamic_sampling", self.dynamic_sampling.is_some())];
+        let own = [
+            ("harvest", self.harvest.is_some()),
+            ("dynamic_sampling", self.dynamic_sampling.is_some()),
+            ("curriculum", self.curriculum.is_some()),
+        ];
         self.rollouts.check_minibatches(&own)?;
         if is_ahead && self.dynamic_sampling.is_some() {
             let message =
                 "must be sync with dynamic_sampling, which has to know a group before it tries a further task";
+            return wrong(key, message);
+        }
+        if is_ahead && self.curriculum.is_some() {
+            let message = "must be sync with curriculum, which has to know a step's groups before it draws the next tasks";
             return wrong(key, message);
         }
         Ok(())

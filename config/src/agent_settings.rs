@@ -78,6 +78,7 @@ const SETTABLE: [(&str, Kind); 101] = [
     ("trainer.advantages.baseline", Word),
     ("trainer.advantages.normalize_by_standard_deviation", Switch),
     ("trainer.advantages.standard_deviation_of", Word),
+    ("trainer.advantages.counted", Word),
     ("trainer.advantages.per_call.discount", Number),
     ("trainer.advantages.per_call.compared_with", Word),
     ("trainer.advantages.per_call.rollout_weight", Number),

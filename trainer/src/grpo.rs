@@ -261,6 +261,7 @@ impl Grpo {
             groups_per_batch: rollouts.groups_per_batch,
             group_size: rollouts.group_size,
             dynamic: self.plan.options.dynamic_sampling,
+            counted: rollouts.advantages.counted,
             curriculum: self.plan.options.curriculum,
             max_staleness: rollouts.schedule.max_staleness(),
             max_steps: self.max_steps(),

@@ -36,7 +36,7 @@ pub use self::objectives::sft::SftOptions;
 pub use self::objectives::simpo::SimpoOptions;
 pub use self::plan::{ComparedAnswers, ComparisonPlan, ConversationPlan, RolloutPlan, RowKind, TrainingPlan};
 pub use self::policy::advantages::{
-    AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
+    AdvantageOptions, Baseline, ComparedCalls, CountedRollouts, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
 };
 pub(crate) use self::policy::check_sampling::temperature_of;
 pub use self::policy::curriculum::CurriculumOptions;

@@ -66,6 +66,14 @@ fn what_would_do_nothing_is_refused() {
         &format!("{key} is group, but must be batch: the baseline is not of the group either"),
     );
     is(
+        json!({ "advantages": { "baseline": "none", "counted": "all" } }),
+        "advantages.counted changes nothing where no mean is taken off and nothing is divided: leave it out",
+    );
+    is(
+        json!({ "harvest": {}, "advantages": { "counted": "all" } }),
+        "advantages.counted is \"all\", and a harvest reads rewarded rollouts alone: leave it out, or write \"rewarded\"",
+    );
+    is(
         json!({ "dynamic_sampling": {}, "advantages": { "baseline": "none" } }),
         "dynamic_sampling only groups that are measured against themselves can have nothing to teach: leave it out",
     );

@@ -2,6 +2,7 @@
 
 use super::group_tries::{Tries, tries};
 use super::member::Member;
+use crate::options::CountedRollouts;
 
 /// Whether every rollout earned exactly the same (compared in 64 bits), so that the group teaches nothing.
 pub fn is_constant(total_rewards: &[f64]) -> bool {
@@ -14,9 +15,13 @@ pub(crate) fn solve_rate(group: &[Member], solved_at: f64) -> Option<f64> {
     (scored > 0).then(|| solved as f64 / scored as f64)
 }
 
-/// Whether not all that succeeded earned the same.
-pub(crate) fn can_teach(group: &[Member]) -> bool {
-    let rewards: Vec<f64> =
-        group.iter().filter(|member| member.succeeded()).map(|member| member.total_reward).collect();
-    !is_constant(&rewards)
+/// Whether not all earned the same of those that count. One that failed earns 0, where it counts.
+pub(crate) fn can_teach(group: &[Member], counted: CountedRollouts) -> bool {
+    let reward = |member: &Member| match (member.succeeded(), counted) {
+        (true, CountedRollouts::Trained) => member.trained().next().map(|_| member.total_reward),
+        (true, CountedRollouts::Rewarded | CountedRollouts::All) => Some(member.total_reward),
+        (false, CountedRollouts::All) => Some(0.0),
+        (false, CountedRollouts::Trained | CountedRollouts::Rewarded) => None,
+    };
+    !is_constant(&group.iter().filter_map(reward).collect::<Vec<_>>())
 }

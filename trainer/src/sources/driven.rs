@@ -13,7 +13,7 @@ use super::collection::{GroupTasks, Plan, check, collect, ended_members, enqueue
 use super::curriculum::{DrawnTasks, Replays, Turn};
 use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
-use crate::options::{CurriculumOptions, DynamicSampling, FailureOptions, RewardRules};
+use crate::options::{CountedRollouts, CurriculumOptions, DynamicSampling, FailureOptions, RewardRules};
 use crate::publishing::resources_id;
 use crate::rollouts::{Collected, Judged, Member, Pairwise, Phase, Policy, can_teach, solve_rate, tries};
 use crate::weights::RunWeights;
@@ -129,6 +129,8 @@ pub(crate) struct DrivenTasks {
     pub(crate) group_size: usize,
     /// Further tasks in place of those that teach nothing.
     pub(crate) dynamic: Option<DynamicSampling>,
+    /// Whose rewards a group's mean is of.
+    pub(crate) counted: CountedRollouts,
     /// Draws tasks by how often they were solved.
     pub(crate) curriculum: Option<CurriculumOptions>,
     /// Updates that the weights which sample may be behind.
@@ -307,7 +309,7 @@ impl DrivenTasks {
             if let Some(rate) = rate.filter(|_| dynamic.prioritize) {
                 position.solve_rates.learn(*task, rate);
             }
-            if !can_teach(group) {
+            if !can_teach(group, self.counted) {
                 continue;
             }
             match (dynamic.solve_rate, rate) {

@@ -10,7 +10,7 @@ use super::super::trained_rows::{CallPlace, places_in_rows};
 use super::credit::{batch_advantages, call_advantages};
 use super::teaching::MemberPlace;
 use crate::TrainError;
-use crate::options::AdvantageOptions;
+use crate::options::{AdvantageOptions, CountedRollouts};
 use crate::rollouts::{Collected, Member, is_constant};
 use crate::sources::HarvestState;
 
@@ -33,7 +33,7 @@ pub(crate) struct Batch {
     pub(crate) idle_groups: usize,
     /// Tokens that were sampled for them.
     pub(crate) idle_tokens: usize,
-    /// Rollouts of which no token can be trained; they count in no baseline.
+    /// Rollouts that succeeded and of which no token can be trained.
     pub(crate) uncounted_rollouts: usize,
     /// Rewards of the harvested rollouts that were alone with their task.
     pub(crate) alone: Vec<f64>,
@@ -52,9 +52,9 @@ impl Batch {
     }
 }
 
-/// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become, and
-/// one of which no token can be trained does not: what it earned was not earned by what is trained, and nothing of it
-/// would pay for the baseline that it moves. A group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
+/// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become. One of
+/// which no token can be trained does not, unless `credit` says so: what it earned was not earned by what is trained, and
+/// nothing of it would pay for the baseline that it moves. A group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
 /// its group is measured against the running baseline. Where a teacher adds to the advantages of a task, `reward_scale` is what
 /// those of rewards are scaled with, and its group has something to teach. Notes of groups without a signal that they are not
 /// trained.
@@ -66,7 +66,10 @@ pub(crate) fn assemble(
 ) -> Result<Batch, TrainError> {
     let groups: Vec<TrajectoryGroup> =
         collected.groups.iter().map(|members| trajectories(members, credit)).collect::<Result<_, _>>()?;
-    let Counted { places: counted, rewards, uncounted: uncounted_rollouts } = counted(&groups);
+    let failed = collected.groups.iter().zip(&groups).map(|(members, group)| members.len() - group.trajectories.len());
+    let failed: Vec<usize> = failed.collect();
+    let Counted { places: counted, rewards, untrainable: uncounted_rollouts } =
+        counted(&groups, &failed, credit.advantages.counted);
     let is_alone = |rewards: &[f64]| harvest.is_some() && rewards.len() == 1;
     let alone: Vec<f64> = rewards.iter().filter(|rewards| is_alone(rewards)).flatten().copied().collect();
     let baseline = harvest.map_or(0.0, |harvest| harvest.baseline(&alone));
@@ -140,25 +143,35 @@ fn rows_of_group(
     Ok(rows)
 }
 
-/// The rollouts that count in baselines: those of which something can be trained.
+/// The rollouts that count in baselines.
 struct Counted {
-    /// Of each group, their places in it.
+    /// Of each group, the places of those that succeeded among its trajectories; none of a group of which nothing can be trained.
     places: Vec<Vec<usize>>,
-    /// What they earned.
+    /// What they earned, and behind them a 0 for each that failed, where those count.
     rewards: Vec<Vec<f64>>,
-    /// How many others there are beside them.
-    uncounted: usize,
+    /// Those that succeeded and of which nothing can be trained, in groups of which something can.
+    untrainable: usize,
 }
 
-fn counted(groups: &[TrajectoryGroup]) -> Counted {
-    let mut counted = Counted { places: Vec::new(), rewards: Vec::new(), uncounted: 0 };
-    for TrajectoryGroup { trajectories, .. } in groups {
-        let of_group = |place: &usize| !trajectories[*place].transitions.is_empty();
-        let places: Vec<usize> = (0..trajectories.len()).filter(of_group).collect();
-        if !places.is_empty() {
-            counted.uncounted += trajectories.len() - places.len();
+/// `failed` has the number of rollouts of each group that are in no trajectory.
+fn counted(groups: &[TrajectoryGroup], failed: &[usize], who: CountedRollouts) -> Counted {
+    let mut counted = Counted { places: Vec::new(), rewards: Vec::new(), untrainable: 0 };
+    for (TrajectoryGroup { trajectories, .. }, failed) in groups.iter().zip(failed) {
+        let is_trainable = |place: &usize| !trajectories[*place].transitions.is_empty();
+        let trainable: Vec<usize> = (0..trajectories.len()).filter(is_trainable).collect();
+        if trainable.is_empty() {
+            counted.places.push(Vec::new());
+            counted.rewards.push(Vec::new());
+            continue;
         }
-        counted.rewards.push(places.iter().map(|place| trajectories[*place].total_reward()).collect());
+        counted.untrainable += trajectories.len() - trainable.len();
+        let places = match who {
+            CountedRollouts::Trained => trainable,
+            CountedRollouts::Rewarded | CountedRollouts::All => (0..trajectories.len()).collect(),
+        };
+        let zeros = if who == CountedRollouts::All { *failed } else { 0 };
+        let rewards = places.iter().map(|place| trajectories[*place].total_reward());
+        counted.rewards.push(rewards.chain(std::iter::repeat_n(0.0, zeros)).collect());
         counted.places.push(places);
     }
     counted
@@ -210,6 +223,7 @@ mod tests {
     use fulgurite_adapters::Transition;
 
     use super::*;
+    use crate::options::{Baseline, STANDARD_DEVIATION_FLOOR};
 
     #[test]
     fn a_rollout_that_cannot_be_trained_counts_in_no_baseline() {
@@ -222,8 +236,8 @@ mod tests {
             ..TrajectoryGroup::default()
         };
         let groups = [group(&[(100.0, 0), (1.0, 1), (3.0, 2)]), group(&[(100.0, 0), (1.0, 1)]), group(&[(5.0, 0)])];
-        let Counted { places, rewards, uncounted } = counted(&groups);
-        assert_eq!((uncounted, &rewards), (2, &vec![vec![1.0, 3.0], vec![1.0], vec![]]));
+        let Counted { places, rewards, untrainable } = counted(&groups, &[0, 2, 1], CountedRollouts::Trained);
+        assert_eq!((untrainable, &rewards), (2, &vec![vec![1.0, 3.0], vec![1.0], vec![]]));
         let advantages = batch_advantages(&rewards, AdvantageOptions::default());
         let spread: Vec<Vec<f32>> = groups
             .iter()
@@ -231,5 +245,49 @@ mod tests {
             .map(|(group, (advantages, places))| spread(advantages, places, group.trajectories.len()))
             .collect();
         assert_eq!(spread, [vec![0.0, -1.0, 1.0], vec![0.0, 0.0], vec![0.0]]);
+    }
+
+    /// Rewards 5, 3 and 1, of which the first has no token that can be trained, and one rollout that failed.
+    #[test]
+    fn who_counts_moves_the_mean_and_the_deviation() {
+        let rollout = |(reward, turns): (f64, usize)| Trajectory {
+            transitions: vec![Transition::default(); turns],
+            final_reward: reward,
+            ..Trajectory::default()
+        };
+        let trajectories = [(5.0, 0), (3.0, 1), (1.0, 1)].map(rollout).to_vec();
+        let groups = [TrajectoryGroup { trajectories, ..TrajectoryGroup::default() }];
+        let of = |who, options: AdvantageOptions| {
+            let Counted { places, rewards, untrainable } = counted(&groups, &[1], who);
+            assert_eq!(untrainable, 1);
+            spread(&batch_advantages(&rewards, options)[0], &places[0], 3)
+        };
+        let plain = AdvantageOptions::default();
+        let divided = AdvantageOptions { normalize_by_standard_deviation: true, ..plain };
+        let leave_one_out = AdvantageOptions { baseline: Baseline::LeaveOneOut, ..plain };
+        // Sample variances: of 3 and 1, 2; of 5, 3 and 1, 4; of 5, 3, 1 and 0, 59 / 12.
+        let deviation = |variance: f32| variance.sqrt() + STANDARD_DEVIATION_FLOOR;
+        for (who, mean, advantages, divisor, others) in [
+            (CountedRollouts::Trained, 2.0, [0.0, 1.0, -1.0], deviation(2.0), [0.0, 2.0, -2.0]),
+            (CountedRollouts::Rewarded, 3.0, [2.0, 0.0, -2.0], deviation(4.0), [3.0, 0.0, -3.0]),
+            (CountedRollouts::All, 2.25, [2.75, 0.75, -1.25], deviation(59.0 / 12.0), [11.0 / 3.0, 1.0, -5.0 / 3.0]),
+        ] {
+            assert_eq!(of(who, plain), advantages, "the mean is {mean}");
+            let near = |ours: Vec<f32>, theirs: [f32; 3]| {
+                ours.iter().zip(theirs).for_each(|(one, other)| assert!((one - other).abs() < 1e-6, "{one} {other}"));
+            };
+            near(of(who, divided), advantages.map(|advantage: f32| advantage / divisor));
+            near(of(who, leave_one_out), others);
+        }
+    }
+
+    #[test]
+    fn a_group_of_which_nothing_can_be_trained_counts_nowhere() {
+        let trajectories = vec![Trajectory { final_reward: 5.0, ..Trajectory::default() }; 2];
+        let groups = [TrajectoryGroup { trajectories, ..TrajectoryGroup::default() }];
+        for who in [CountedRollouts::Trained, CountedRollouts::Rewarded, CountedRollouts::All] {
+            let Counted { places, rewards, untrainable } = counted(&groups, &[1], who);
+            assert_eq!((places, rewards, untrainable), (vec![vec![]], vec![vec![]], 0));
+        }
     }
 }

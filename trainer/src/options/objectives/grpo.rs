@@ -8,6 +8,7 @@ use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::harvest::{HarvestOptions, PublishRule};
 use crate::options::keys::preference::PairwiseOptions;
 use crate::options::keys::refusal::{least, refuse, share, wrong};
+use crate::options::policy::advantages::CountedRollouts;
 use crate::options::policy::curriculum::CurriculumOptions;
 use crate::options::policy::dynamic_sampling::DynamicSampling;
 use crate::options::shared::common::Usual;
@@ -83,6 +84,10 @@ impl GrpoOptions {
         if !advantages.baseline.is_of_group() {
             let message = "a harvest measures a rollout that is alone against harvest.baseline_decay's running mean: leave it out";
             return wrong("[trainer] advantages.baseline", message);
+        }
+        if advantages.counted == CountedRollouts::All {
+            let message = "is \"all\", and a harvest reads rewarded rollouts alone: leave it out, or write \"rewarded\"";
+            return wrong("[trainer] advantages.counted", message);
         }
         if *failures != FailureOptions::default() {
             return wrong("[trainer] failures", "is of rollouts that a run starts itself: of a harvest leave it out");

@@ -36,6 +36,20 @@ pub enum Spread {
     Batch,
 }
 
+/// Whose rewards means and deviations are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountedRollouts {
+    /// Rollouts of which some token is trained.
+    #[default]
+    Trained,
+    /// Those that earned a reward, with it, whether or not a token of theirs is trained, as TRL counts completions whose loss it
+    /// masks.
+    Rewarded,
+    /// Those that failed too, with 0.
+    All,
+}
+
 /// How advantages are computed; the default is tinker-cookbook's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -46,6 +60,8 @@ pub struct AdvantageOptions {
     pub normalize_by_standard_deviation: bool,
     /// Of which advantages that is the deviation.
     pub standard_deviation_of: Spread,
+    /// Whose rewards means and deviations are of. Only tokens that can be trained are trained, whoever counts.
+    pub counted: CountedRollouts,
     /// Advantages for single calls, from what they earned; without it, every token of a rollout has the rollout's.
     pub per_call: Option<PerCall>,
 }

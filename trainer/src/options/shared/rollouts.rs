@@ -15,7 +15,9 @@ use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
 use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::refusal::{least, not_negative, refuse, share, wrong};
 use crate::options::keys::schedule::LearningRateSchedule;
-use crate::options::policy::advantages::{AdvantageOptions, LossAggregation, PerCall, Spread};
+use crate::options::policy::advantages::{
+    AdvantageOptions, Baseline, CountedRollouts, LossAggregation, PerCall, Spread,
+};
 use crate::options::policy::check_sampling::{check_sampling, temperature_of};
 use crate::options::policy::kl::{KlOptions, KlPlace};
 use crate::options::policy::loss::{LossParameters, PolicyLoss};
@@ -121,14 +123,23 @@ impl RolloutOptions {
     }
 
     fn check_advantages(&self) -> Result<(), TrainError> {
-        let AdvantageOptions { baseline, normalize_by_standard_deviation: normalizes, standard_deviation_of, per_call } =
-            self.advantages;
+        let AdvantageOptions {
+            baseline,
+            normalize_by_standard_deviation: normalizes,
+            standard_deviation_of,
+            counted,
+            per_call,
+        } = self.advantages;
         let key = "[trainer] advantages.standard_deviation_of";
         if standard_deviation_of == Spread::Batch && !normalizes {
             return refuse(key, "batch", "nothing is divided without normalize_by_standard_deviation = true");
         }
         if standard_deviation_of == Spread::Group && normalizes && !baseline.is_of_group() {
             return refuse(key, "group", "must be batch: the baseline is not of the group either");
+        }
+        if counted != CountedRollouts::Trained && baseline == Baseline::None && !normalizes {
+            let message = "changes nothing where no mean is taken off and nothing is divided: leave it out";
+            return wrong("[trainer] advantages.counted", message);
         }
         per_call.map_or(Ok(()), PerCall::check)?;
         if let Some(length) = self.rollout_length {

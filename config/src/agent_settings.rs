@@ -34,7 +34,7 @@ const LONGEST_PROSE: usize = 64 << 10;
 const MOST_ITEMS: usize = 64;
 
 /// All that can be set. What is not here is refused, whatever it is.
-const SETTABLE: [(&str, Kind); 101] = [
+const SETTABLE: [(&str, Kind); 110] = [
     ("run.seed", Number),
     ("models.0.renderer", Word),
     ("models.0.tools", Word),
@@ -89,6 +89,8 @@ const SETTABLE: [(&str, Kind); 101] = [
     ("trainer.loss_parameters.beta", Number),
     ("trainer.loss_aggregation", Word),
     ("trainer.kl.coefficient", Number),
+    ("trainer.kl.target", Number),
+    ("trainer.kl.horizon", Number),
     ("trainer.kl.in", Word),
     ("trainer.kl.discount", Number),
     ("trainer.kl.reference", Word),

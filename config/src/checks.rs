@@ -64,10 +64,9 @@ fn check_tinker(config: &Config) -> Result<()> {
     let temperature = rollouts.temperature();
     let at_service = |model: &&ModelEntry| model.trained && model.backend == Backend::Tinker;
     match config.models.iter().find(at_service) {
-        Some(model) if rollouts.entropy_bonus > 0.0 => bail!(
-            "[trainer] entropy_bonus is {}, but model `{}` is trained over the Tinker API, whose losses have no entropy: leave \
+        Some(model) if rollouts.entropy_bonus.is_set() => bail!(
+            "[trainer] entropy_bonus is set, but model `{}` is trained over the Tinker API, whose losses have no entropy: leave \
              it out",
-            rollouts.entropy_bonus,
             model.name
         ),
         Some(model) if rollouts.top_entropy.is_some() => bail!(
@@ -125,7 +124,7 @@ fn check_prime_rl(config: &Config) -> Result<()> {
         ),
         ("kl", rollouts.kl.is_some(), needs_logprobs),
         ("importance_mask", rollouts.importance_mask.is_some(), needs_logprobs),
-        ("entropy_bonus", rollouts.entropy_bonus > 0.0, of_trainer),
+        ("entropy_bonus", rollouts.entropy_bonus.is_set(), of_trainer),
         ("top_entropy", rollouts.top_entropy.is_some(), of_trainer),
         ("substeps", rollouts.substeps != plain.substeps, "is more than 1, and prime-rl makes one step of an update"),
         (

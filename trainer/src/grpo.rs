@@ -274,6 +274,7 @@ impl Grpo {
         let kl = rollouts.kl.as_ref().map(|kl| Kl {
             place: kl.place,
             penalty: KlPenalty { coefficient: kl.coefficient, discount: kl.discount },
+            target: kl.adapted_to(),
             reference: self.reference.clone(),
         });
         Ok(PolicyGradient {
@@ -286,6 +287,7 @@ impl Grpo {
             importance_mask: rollouts.importance_mask.map(|[low, high]| RatioBounds { low, high }),
             top_entropy: rollouts.top_entropy,
             entropy_bonus: rollouts.entropy_bonus,
+            entropy_coefficient: 0.0,
             teachers: self.teachers.clone(),
             kl,
             records_tokens: rollouts.record_tokens,

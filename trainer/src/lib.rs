@@ -57,14 +57,15 @@ pub use objectives::{
 };
 pub use options::{
     AdvantageOptions, AuxiliaryConversationOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls,
-    ComparisonPlan, ConversationForm, ConversationPlan, DataOptions, DataSource, DistillationLoss, DistillationOptions,
-    DpoLoss, DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, FinalWeights, GrpoOptions, HarvestOptions,
-    IpoOptions, KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction,
-    MixedFile, MixtureUnit, ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions,
-    OnlyTeacher, OrpoOptions, Packing, PairwiseOptions, PerCall, PolicyLoss, Portion, PreferenceOptions, PublishRule,
-    ReasoningUse, RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR,
-    SamplingSchedule, SftOptions, SimpoOptions, Spread, StopRule, SupervisedOptions, TrainOn, TrainedMessages,
-    TrainerOptions, TrainingPlan, Truncation, Untaught, UnusableRows, UpdateCount, Validation,
+    ComparisonPlan, ConversationForm, ConversationPlan, CountedRollouts, CurriculumOptions, DataOptions, DataSource,
+    DistillationLoss, DistillationOptions, DpoLoss, DpoOptions, DynamicSampling, EntropyBonus, EntropyTarget,
+    EvaluationOptions, FailureOptions, FinalWeights, GrpoOptions, HarvestOptions, IpoOptions, KlOptions, KlPlace,
+    KlTarget, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction, MixedFile, MixtureUnit,
+    ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher,
+    OrpoOptions, Packing, PairwiseOptions, PerCall, PolicyLoss, Portion, PreferenceOptions, PublishRule, ReasoningUse,
+    RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule,
+    SftOptions, SimpoOptions, Spread, StopRule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions,
+    TrainingPlan, Truncation, Untaught, UnusableRows, UpdateCount, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};

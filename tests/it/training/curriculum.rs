@@ -13,7 +13,8 @@ const ODD_TASKS_PAY: &str = concat!(
     r#"grade = ["sh", "-c", "n=$(LC_ALL=C tr -d '\\200-\\277' | wc -c); case $FULGURITE_TASK in *[13579]*) ;; *) n=0;; esac; echo '{\"reward\": '$((n % 3))'}'"]"#
 );
 
-const CURRICULUM: &str = "curriculum = { pass_rate = [0.1, 1.0], window = 2, outside = 0.05, replay = 0.7, replay_groups = 2 }";
+const CURRICULUM: &str =
+    "curriculum = { pass_rate = [0.1, 1.0], window = 2, outside = 0.05, replay = 0.7, replay_groups = 2 }";
 
 /// A run of eight steps over six tasks, an epoch of which is two steps.
 fn project(trainer: &str) -> Project {

@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, numbers, saved, weights};
-use crate::common::{Ran, eventually};
+use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, UNEVEN_GRADE, numbers, saved, weights};
+use crate::common::{Ran, eventually, program};
 use serde_json::{Value, json};
 
 /// The steps of a run with these lines of `[trainer]` in place of the usual ones, and its summary.
@@ -84,6 +84,61 @@ fn an_entropy_bonus_keeps_a_policy_from_certainty_and_a_rollouts_length_divides_
 }
 
 #[test]
+fn rollouts_that_failed_count_in_their_groups_mean_by_a_key() {
+    let hello = program("hello-agent");
+    let agent = format!(
+        "command = [\"sh\", \"-c\", 'out=$({hello} {{task}}); n=$(printf %s \"$out\" | wc -c); [ $((n % 4)) -ne 0 ] || exit 1; printf %s \"$out\"']\n"
+    );
+    let project = Project::new(&format!("{agent}{UNEVEN_GRADE}"), &SMALL.replace("max_steps = 5", "max_steps = 2"));
+    let run = |name: &str, lines: &str| {
+        let (steps, summary) = trained(&project, name, lines);
+        assert!(numbers(&steps, "rollout_errors/agent").iter().any(|count| *count > 0.0), "{steps:?}");
+        project.account(name, &summary);
+        weights(&summary)
+    };
+    let plain = run("plain", "");
+    assert!(run("rewarded", "advantages = { counted = 'rewarded' }") == plain, "all that earned something are trained");
+    assert!(run("all", "advantages = { counted = 'all' }") != plain);
+}
+
+#[test]
+fn coefficients_that_follow_a_target_are_in_the_checkpoint() {
+    let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 1e-2"));
+    let lines = "kl = { coefficient = 0.5, target = 0.01, horizon = 20 }\nentropy_bonus = { target = 4.0, step = 0.5, greatest = 2.0 }";
+    let (steps, summary) = trained(&project, "whole", lines);
+    let rollouts = |step: usize| steps[step]["env/all/total_episodes"].as_f64().unwrap();
+    let (distances, coefficients) = (numbers(&steps, "kl_policy_base"), numbers(&steps, "optim/kl_coefficient"));
+    assert_eq!((coefficients.len(), coefficients[0]), (5, 0.5), "{coefficients:?}");
+    // The first update measures no distance from the weights that the run began with.
+    for step in 1..5 {
+        let error = (distances[step - 1] / 0.01 - 1.0).clamp(-0.2, 0.2);
+        let group = numbers(&steps, "sampling/groups_without_signal")[step - 1];
+        let taught = rollouts(step - 1) - 3.0 * group;
+        let expected = coefficients[step - 1] * (1.0 + error * taught / 20.0);
+        assert!((coefficients[step] - expected).abs() < 1e-9, "{distances:?} {coefficients:?}");
+    }
+    let (entropies, worth) = (numbers(&steps, "optim/entropy_before"), numbers(&steps, "optim/entropy_coefficient"));
+    let mut known = 0.0;
+    for (step, (entropy, worth)) in entropies.iter().zip(&worth).enumerate() {
+        assert_eq!(*worth, if *entropy <= 4.0 { known } else { 0.0 }, "{step}: {entropies:?} {known}");
+        known = if *entropy < 4.0 { f64::min(known + 0.5, 2.0) } else { f64::max(known - 0.5, 0.0) };
+    }
+    for (before, exact) in entropies.iter().zip(numbers(&steps, "optim/entropy_exact")) {
+        assert!((before - exact).abs() < 1e-9, "the same weights, twice");
+    }
+
+    let resumed = |cut: &str| {
+        let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+        project.change_config("[trainer]\n", &format!("[trainer]\n{lines}\n"));
+        project.train(cut, &["--max-steps", cut]);
+        let resumed = project.train(cut, &["--resume"]).pop().unwrap();
+        std::fs::write(project.path("t.toml"), config).unwrap();
+        weights(&resumed)
+    };
+    assert!(resumed("1") == weights(&summary) && resumed("3") == weights(&summary));
+}
+
+#[test]
 fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
     let project = Project::new(UNEVEN, SMALL);
     for (lines, expected) in [
@@ -96,6 +151,19 @@ fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
         ("rollout_length = 8", "[trainer] rollout_length is of loss_aggregation = \"rollout_sum\": leave it out"),
         ("top_entropy = 0.0", "[trainer] top_entropy is 0, but must be above 0 and at most 1"),
         ("entropy_bonus = -1.0", "[trainer] entropy_bonus is -1, but must be a finite number of at least 0"),
+        (
+            "entropy_bonus = { target = -1.0 }",
+            "[trainer] entropy_bonus.target is -1, but must be a finite number above 0",
+        ),
+        ("kl = { coefficient = 1.0, horizon = 9 }", "[trainer] kl.horizon is 9, but is of kl.target: leave it out"),
+        (
+            "kl = { coefficient = 1.0, target = 0.1, in = 'loss' }",
+            "[trainer] kl.target is 0.1, but is of kl.in = \"reward\": leave it out",
+        ),
+        (
+            "kl = { coefficient = 0.0, target = 0.1 }",
+            "[trainer] kl.target adapts the coefficient by factors, and kl.coefficient is 0",
+        ),
         ("loss = 'reinforce'", "unknown variant `reinforce`"),
         ("substeps = 0", "substeps"),
         ("kl = { coefficient = -1.0 }", "[trainer] kl.coefficient is -1, but must be a finite number of at least 0"),

@@ -84,7 +84,7 @@ fn a_temperature_that_a_learner_cannot_take_is_refused_before_a_run() {
         project.change_config("sampling_parameters", "entropy_bonus = 0.1\nsampling_parameters");
         project.change_config(&format!("temperature = {temperature}"), "temperature = 1.0");
         let refused = Ran::from(project.command("run").output().unwrap());
-        assert!(refused.stderr.contains("entropy_bonus is 0.1, but model `hello` is trained over"), "{refused:?}");
+        assert!(refused.stderr.contains("entropy_bonus is set, but model `hello` is trained over"), "{refused:?}");
         assert!(!project.path("model-1").exists());
     }
 }
@@ -422,6 +422,7 @@ fn every_key_of_metrics_jsonl_is_documented() {
     for (run, more) in [
         ("plain", ""),
         ("near", "kl = { coefficient = 0.1 }\nimportance_mask = [0.5, 2.0]\nentropy_bonus = 0.01\n"),
+        ("adapted", "kl = { coefficient = 0.1, target = 0.1 }\nentropy_bonus = { target = 9.0 }\n"),
         ("cut", "zero_reward_on_limit = true\nkl = { coefficient = 0.1, in = 'loss' }\n"),
         ("hard", "dynamic_sampling = { max_refills = 0, solve_rate = [1.0, 1.0], solved_at = 9.0 }\n"),
         ("drawn", "curriculum = { replay = 0.5 }\n"),

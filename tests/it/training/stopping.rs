@@ -141,3 +141,37 @@ fn a_spike_is_left_out_counted_and_warned_of_also_in_a_resumed_run() {
     let ended = Ran::from(project.command("ended").output().unwrap());
     assert!(ended.code == Some(1) && ended.stderr.contains("1 updates in a row left out a step"), "{ended:?}");
 }
+
+#[test]
+fn what_a_learner_or_a_harvest_cannot_do_is_refused_by_its_key_before_a_run() {
+    const TINKER: &str = "backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"http://127.0.0.1:9\"]";
+    const PRIME_RL: &str = "backend = \"vllm\"\nurls = [\"http://127.0.0.1:9\"]\nlearner = \"prime-rl\"";
+    const EMBEDDED: &str = "backend = \"embedded\"";
+    let project = Project::new(UNEVEN, SMALL);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    for (model, keys, expected) in [
+        (TINKER, "spike_factor = 10.0", "[trainer] spike_factor is not for backend = \"tinker\""),
+        (
+            TINKER,
+            "entropy_bonus = { target = 1.0 }",
+            "[trainer] entropy_bonus is set, but model `hello` is trained over",
+        ),
+        (PRIME_RL, "spike_factor = 10.0", "[trainer] spike_factor needs the gradient's norm"),
+        (
+            PRIME_RL,
+            "final_weights = 'best'",
+            "[trainer] final_weights is \"best\", and learner = \"prime-rl\" goes back to",
+        ),
+        (PRIME_RL, "entropy_bonus = { target = 1.0 }", "[trainer] entropy_bonus is of prime-rl's own config"),
+        (PRIME_RL, "kl = { coefficient = 0.1, target = 0.1 }", "[trainer] kl needs logprobs of the weights that train"),
+        (EMBEDDED, "harvest = {}\nfinal_weights = 'best'", "[trainer] final_weights is of a run that ends"),
+        (EMBEDDED, "harvest = {}\ncurriculum = {}", "[trainer] curriculum a harvest has no tasks to draw"),
+    ] {
+        let table = if model == PRIME_RL { "[prime_rl]\ndirectory = \"prime\"\n" } else { "" };
+        let text = config.replace(EMBEDDED, model).replace("[runner]", &format!("{table}[runner]"));
+        std::fs::write(project.path("t.toml"), text.replace("[trainer]", &format!("[trainer]\n{keys}"))).unwrap();
+        let ran = Ran::from(project.command("refused").output().unwrap());
+        assert!(ran.code == Some(1) && ran.stderr.contains(expected), "{expected}: {ran:?}");
+        assert!(!project.path("model-1").exists(), "nothing was made for it");
+    }
+}

@@ -36,12 +36,14 @@ pub use self::objectives::sft::SftOptions;
 pub use self::objectives::simpo::SimpoOptions;
 pub use self::plan::{ComparedAnswers, ComparisonPlan, ConversationPlan, RolloutPlan, RowKind, TrainingPlan};
 pub use self::policy::advantages::{
-    AdvantageOptions, Baseline, ComparedCalls, CountedRollouts, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
+    AdvantageOptions, Baseline, ComparedCalls, CountedRollouts, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR,
+    Spread,
 };
 pub(crate) use self::policy::check_sampling::temperature_of;
 pub use self::policy::curriculum::CurriculumOptions;
 pub use self::policy::dynamic_sampling::DynamicSampling;
-pub use self::policy::kl::{KlOptions, KlPlace};
+pub use self::policy::entropy::{EntropyBonus, EntropyTarget};
+pub use self::policy::kl::{KlOptions, KlPlace, KlTarget};
 pub use self::policy::loss::{LossParameters, PolicyLoss};
 pub(crate) use self::policy::rewards::RewardBounds;
 pub use self::policy::rewards::RewardRules;

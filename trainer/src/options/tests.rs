@@ -89,10 +89,7 @@ fn what_would_do_nothing_is_refused() {
         json!({ "loss": "dro", "loss_parameters": { "beta": 1.0 }, "loss_aggregation": "token_mean" }),
         "loss_aggregation must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead",
     );
-    is(
-        json!({ "curriculum": {}, "harvest": {} }),
-        "curriculum a harvest has no tasks to draw: leave it out",
-    );
+    is(json!({ "curriculum": {}, "harvest": {} }), "curriculum a harvest has no tasks to draw: leave it out");
     is(
         json!({ "curriculum": {}, "pairwise": { "judge": "shorter" } }),
         "curriculum is not for pairwise, by which every group earns the same in all: leave it out",

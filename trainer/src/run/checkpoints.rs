@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::files::digests::in_background;
 use super::gate::BehindModel;
 use super::uploads;
-use crate::sources::{Curriculum, DataPosition, HarvestState, SolveRates};
+use crate::sources::{AdaptedCoefficients, Curriculum, DataPosition, HarvestState, SolveRates};
 use crate::weights::WeightsOrigin;
 use crate::{Record, Reporter, RunArchive, TrainError, TrainEvent};
 
@@ -50,6 +50,9 @@ pub(crate) struct CheckpointState {
     /// Conversations read so far, of a run that learns from them beside its tasks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conversation_cursor: u64,
+    /// Coefficients of the objective that follow what was measured, of a run that adapts any.
+    #[serde(default, skip_serializing_if = "AdaptedCoefficients::is_empty")]
+    pub adapted: AdaptedCoefficients,
     /// What is behind the model, of a run that publishes only what is not worse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindModel>,
@@ -76,6 +79,7 @@ impl CheckpointState {
             solve_rates,
             curriculum,
             conversation_cursor,
+            adapted,
         } = position.clone();
         Self {
             seed,
@@ -87,6 +91,7 @@ impl CheckpointState {
             solve_rates,
             curriculum,
             conversation_cursor,
+            adapted,
             behind: None,
             weights: None,
             files,
@@ -103,6 +108,7 @@ impl CheckpointState {
             solve_rates: self.solve_rates.clone(),
             curriculum: self.curriculum.clone(),
             conversation_cursor: self.conversation_cursor,
+            adapted: self.adapted,
         }
     }
 }

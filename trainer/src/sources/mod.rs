@@ -1,5 +1,6 @@
 //! Where a run's data come from.
 
+mod adapted;
 mod auxiliary_source;
 mod collection;
 mod conversations;
@@ -14,6 +15,7 @@ mod source;
 mod task_order;
 mod tasks;
 
+pub(crate) use self::adapted::AdaptedCoefficients;
 pub(crate) use self::auxiliary_source::AuxiliarySource;
 pub(crate) use self::collection::{GroupTasks, Plan, gather, new_rollouts};
 pub(crate) use self::conversations::{ConversationBatch, ConversationSource, report_forms};

@@ -2,6 +2,7 @@ use async_trait::async_trait;
 use fulgurite_types::GenerationUse;
 use serde::{Deserialize, Serialize};
 
+use super::adapted::AdaptedCoefficients;
 use super::curriculum::Curriculum;
 use super::harvest_state::HarvestState;
 use super::solve_rates::SolveRates;
@@ -52,4 +53,7 @@ pub(crate) struct DataPosition {
     /// Conversations read so far, of a run that learns from them beside its tasks.
     #[serde(default)]
     pub(crate) conversation_cursor: u64,
+    /// Coefficients of the objective that follow what was measured.
+    #[serde(default)]
+    pub(crate) adapted: AdaptedCoefficients,
 }

@@ -8,13 +8,14 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_value, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 8] = [
+const FORMS: [(&str, &str); 9] = [
     ("Device", "`cpu`, `cuda` or `cuda:N`"),
     ("TaskSource", "list or table (the forms of tasks are below)"),
     ("RolloutExpression", "string (docs/how-to/sft.md)"),
     ("Packing", "true, false or `concatenate`"),
     ("Truncation", "`refuse` (or false), `right` (or true), `left`"),
     ("Validation", "path, share between 0 and 1, or table of paths by name"),
+    ("EntropyBonus", "number, or `{ target = NATS }`"),
     ("UpdateCount", "whole number, or share below 1"),
     ("SamplingSchedule", "`\"sync\"`, `{ async = { max_staleness = K } }` or `{ minibatches = N }`"),
 ];

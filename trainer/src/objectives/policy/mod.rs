@@ -1,5 +1,6 @@
 //! The policy gradient: rewards become advantages, advantages a loss.
 
+mod adaptive;
 mod credit;
 mod drift_causes;
 mod importance_mask;

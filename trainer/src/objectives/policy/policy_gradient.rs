@@ -13,6 +13,7 @@ use super::super::objective::{Lesson, LossPart, Measurement, Objective, Pass};
 use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::super::trained_rows::trained_rows;
+use super::adaptive::{EntropyCoefficient, adapted_entropy, adapted_kl};
 use super::credit::trained_tokens;
 use super::drift_causes::{Origins, metrics_by_cause};
 use super::importance_mask::mask_by_ratio;
@@ -25,7 +26,7 @@ use super::substeps::split_into_substeps;
 use super::teaching::{MemberPlace, Teachers};
 use super::top_entropy::mask_by_entropy;
 use super::trajectories::{Batch, Credit, assemble, call_places};
-use crate::options::{DistillationLoss, DistillationOptions, KlPlace, LossAggregation};
+use crate::options::{DistillationLoss, DistillationOptions, EntropyBonus, KlPlace, KlTarget, LossAggregation};
 use crate::rollouts::{
     Collected, Decode, Member, StaleRollouts, failure_metrics, findings, reward_metrics, sample_answers,
 };
@@ -49,7 +50,9 @@ pub(crate) struct PolicyGradient {
     /// The share of tokens, those of the greatest entropies, that teaches.
     pub(crate) top_entropy: Option<f64>,
     /// What the mean entropy of trained tokens is worth.
-    pub(crate) entropy_bonus: f64,
+    pub(crate) entropy_bonus: EntropyBonus,
+    /// The same in this update.
+    pub(crate) entropy_coefficient: f64,
     /// Whose logprobs the policy is pulled to.
     pub(crate) teachers: Option<Teachers>,
     /// What leaving a reference costs.
@@ -74,6 +77,8 @@ pub(crate) struct PolicyGradient {
 pub(crate) struct Kl {
     pub(crate) place: KlPlace,
     pub(crate) penalty: KlPenalty,
+    /// What the penalty's coefficient is adapted to.
+    pub(crate) target: Option<KlTarget>,
     pub(crate) reference: Reference,
 }
 
@@ -124,7 +129,7 @@ impl Objective<Collected> for PolicyGradient {
             return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, sampled_nll, ..Lesson::default() });
         }
         let places = call_places(&batch.places, &collected);
-        let (groups, masked) = self.corrected(groups, learner, &mut metrics).await?;
+        let (groups, masked) = self.adapted(groups, position, learner, &mut metrics).await?;
         self.begin();
         self.origins.extend(places.clone());
         let trained_rows =
@@ -144,11 +149,11 @@ impl Objective<Collected> for PolicyGradient {
         learner: &dyn Learner,
     ) -> Result<ForwardBackward, TrainError> {
         let data = Arc::clone(&part.data);
-        if self.entropy_bonus == 0.0 {
+        if self.entropy_coefficient == 0.0 {
             return Ok(learner.forward_backward(data, part.loss).await?);
         }
         let tokens: usize = data.iter().map(trained_tokens).sum();
-        let weight = (self.entropy_bonus / tokens.max(1) as f64) as f32;
+        let weight = (self.entropy_coefficient / tokens.max(1) as f64) as f32;
         Ok(learner.forward_backward_with_entropy(data, part.loss, weight).await?)
     }
 
@@ -209,8 +214,8 @@ impl PolicyGradient {
         if let (Some(entropies), Some(all)) = (entropies, &all) {
             let mean = entropies / all.trained_tokens as f64;
             metrics.push(("optim/entropy_exact", mean));
-            if self.entropy_bonus > 0.0 {
-                metrics.push(("optim/entropy_bonus", self.entropy_bonus * mean));
+            if self.entropy_bonus.is_set() {
+                metrics.push(("optim/entropy_bonus", self.entropy_coefficient * mean));
             }
         }
         if let Some((loss, distance, targets)) = self.kl_loss {
@@ -235,6 +240,66 @@ impl PolicyGradient {
         let teacher_logprobs = teachers.teach(&mut rollouts, &places, collected, metrics).await?;
         groups.iter_mut().flatten().zip(rollouts).for_each(|(place, rollout)| *place = rollout);
         Ok(teacher_logprobs)
+    }
+
+    /// As [`corrected`](Self::corrected), by coefficients that follow their targets.
+    async fn adapted(
+        &mut self,
+        groups: Vec<Vec<Vec<Datum>>>,
+        position: &mut DataPosition,
+        learner: &dyn Learner,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<(Vec<Vec<Vec<Datum>>>, Vec<Vec<usize>>), TrainError> {
+        self.weigh_entropy(&groups, position, learner, metrics).await?;
+        self.recall_kl(position);
+        let rollouts = groups.iter().flatten().filter(|rollout| !rollout.is_empty()).count();
+        let corrected = self.corrected(groups, learner, metrics).await?;
+        self.adapt_kl(rollouts, position, metrics);
+        Ok(corrected)
+    }
+
+    /// Finds what the entropy is worth in this update, and what it is to be worth before the next.
+    async fn weigh_entropy(
+        &mut self,
+        groups: &[Vec<Vec<Datum>>],
+        position: &mut DataPosition,
+        learner: &dyn Learner,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<(), TrainError> {
+        let target = match self.entropy_bonus {
+            EntropyBonus::Fixed(worth) => {
+                self.entropy_coefficient = worth;
+                return Ok(());
+            }
+            EntropyBonus::Adapted(target) => target,
+        };
+        let rows: Vec<Datum> = groups.iter().flatten().flatten().cloned().collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let entropies = learner.entropies(rows.as_slice().into()).await?;
+        let entropy = mean_entropy(&rows, &entropies);
+        let known = position.adapted.entropy.unwrap_or(target.start);
+        let EntropyCoefficient { now, next } = adapted_entropy(known, entropy, target);
+        (self.entropy_coefficient, position.adapted.entropy) = (now, Some(next));
+        metrics.insert("optim/entropy_before".to_owned(), entropy.into());
+        metrics.insert("optim/entropy_coefficient".to_owned(), now.into());
+        Ok(())
+    }
+
+    /// Takes up the coefficient that the update before has left.
+    fn recall_kl(&mut self, position: &DataPosition) {
+        let Some(kl) = self.kl.as_mut().filter(|kl| kl.target.is_some()) else { return };
+        kl.penalty.coefficient = position.adapted.kl.map_or(kl.penalty.coefficient, |known| known as f32);
+    }
+
+    /// Adapts the coefficient to the distance that this update has measured.
+    fn adapt_kl(&self, rollouts: usize, position: &mut DataPosition, metrics: &mut Map<String, Value>) {
+        let Some((penalty, target)) = self.kl.as_ref().and_then(|kl| Some((kl.penalty, kl.target?))) else { return };
+        let Some(distance) = metrics.get("kl_policy_base").and_then(Value::as_f64) else { return };
+        let known = position.adapted.kl.unwrap_or(f64::from(penalty.coefficient));
+        metrics.insert("optim/kl_coefficient".to_owned(), known.into());
+        position.adapted.kl = Some(adapted_kl(known, distance, rollouts, target));
     }
 
     /// Forgets the update before.
@@ -335,6 +400,18 @@ impl PolicyGradient {
         let groups = sizes.into_iter().map(|group| group.into_iter().map(&mut of_rollout).collect()).collect();
         Ok((groups, masked))
     }
+}
+
+/// The mean entropy of the distributions that predict trained tokens.
+fn mean_entropy(rows: &[Datum], entropies: &[Vec<f32>]) -> f64 {
+    let (mut sum, mut tokens) = (0.0, 0usize);
+    for (row, entropies) in rows.iter().zip(entropies) {
+        let LossInputs::Policy { mask, .. } = &row.loss_inputs else { continue };
+        for (entropy, _) in entropies.iter().zip(mask).filter(|(_, mask)| **mask > 0.0) {
+            (sum, tokens) = (sum + f64::from(*entropy), tokens + 1);
+        }
+    }
+    sum / tokens as f64
 }
 
 /// Rows whose gradient is that of the reverse divergence, at the weights as they are.

@@ -66,10 +66,8 @@ pub(crate) fn assemble(
 ) -> Result<Batch, TrainError> {
     let groups: Vec<TrajectoryGroup> =
         collected.groups.iter().map(|members| trajectories(members, credit)).collect::<Result<_, _>>()?;
-    let failed = collected.groups.iter().zip(&groups).map(|(members, group)| members.len() - group.trajectories.len());
-    let failed: Vec<usize> = failed.collect();
     let Counted { places: counted, rewards, untrainable: uncounted_rollouts } =
-        counted(&groups, &failed, credit.advantages.counted);
+        counted(&groups, &sizes(collected), credit.advantages.counted);
     let is_alone = |rewards: &[f64]| harvest.is_some() && rewards.len() == 1;
     let alone: Vec<f64> = rewards.iter().filter(|rewards| is_alone(rewards)).flatten().copied().collect();
     let baseline = harvest.map_or(0.0, |harvest| harvest.baseline(&alone));
@@ -153,10 +151,15 @@ struct Counted {
     untrainable: usize,
 }
 
-/// `failed` has the number of rollouts of each group that are in no trajectory.
-fn counted(groups: &[TrajectoryGroup], failed: &[usize], who: CountedRollouts) -> Counted {
+/// The rollouts of each group, those that failed among them.
+fn sizes(collected: &Collected) -> Vec<usize> {
+    collected.groups.iter().map(Vec::len).collect()
+}
+
+/// `sizes` has the rollouts of each group, those among them that failed and have no trajectory.
+fn counted(groups: &[TrajectoryGroup], sizes: &[usize], who: CountedRollouts) -> Counted {
     let mut counted = Counted { places: Vec::new(), rewards: Vec::new(), untrainable: 0 };
-    for (TrajectoryGroup { trajectories, .. }, failed) in groups.iter().zip(failed) {
+    for (TrajectoryGroup { trajectories, .. }, size) in groups.iter().zip(sizes) {
         let is_trainable = |place: &usize| !trajectories[*place].transitions.is_empty();
         let trainable: Vec<usize> = (0..trajectories.len()).filter(is_trainable).collect();
         if trainable.is_empty() {
@@ -169,7 +172,7 @@ fn counted(groups: &[TrajectoryGroup], failed: &[usize], who: CountedRollouts) -
             CountedRollouts::Trained => trainable,
             CountedRollouts::Rewarded | CountedRollouts::All => (0..trajectories.len()).collect(),
         };
-        let zeros = if who == CountedRollouts::All { *failed } else { 0 };
+        let zeros = if who == CountedRollouts::All { size - trajectories.len() } else { 0 };
         let rewards = places.iter().map(|place| trajectories[*place].total_reward());
         counted.rewards.push(rewards.chain(std::iter::repeat_n(0.0, zeros)).collect());
         counted.places.push(places);
@@ -236,7 +239,7 @@ mod tests {
             ..TrajectoryGroup::default()
         };
         let groups = [group(&[(100.0, 0), (1.0, 1), (3.0, 2)]), group(&[(100.0, 0), (1.0, 1)]), group(&[(5.0, 0)])];
-        let Counted { places, rewards, untrainable } = counted(&groups, &[0, 2, 1], CountedRollouts::Trained);
+        let Counted { places, rewards, untrainable } = counted(&groups, &[3, 4, 2], CountedRollouts::Trained);
         assert_eq!((untrainable, &rewards), (2, &vec![vec![1.0, 3.0], vec![1.0], vec![]]));
         let advantages = batch_advantages(&rewards, AdvantageOptions::default());
         let spread: Vec<Vec<f32>> = groups
@@ -258,7 +261,7 @@ mod tests {
         let trajectories = [(5.0, 0), (3.0, 1), (1.0, 1)].map(rollout).to_vec();
         let groups = [TrajectoryGroup { trajectories, ..TrajectoryGroup::default() }];
         let of = |who, options: AdvantageOptions| {
-            let Counted { places, rewards, untrainable } = counted(&groups, &[1], who);
+            let Counted { places, rewards, untrainable } = counted(&groups, &[4], who);
             assert_eq!(untrainable, 1);
             spread(&batch_advantages(&rewards, options)[0], &places[0], 3)
         };
@@ -286,7 +289,7 @@ mod tests {
         let trajectories = vec![Trajectory { final_reward: 5.0, ..Trajectory::default() }; 2];
         let groups = [TrajectoryGroup { trajectories, ..TrajectoryGroup::default() }];
         for who in [CountedRollouts::Trained, CountedRollouts::Rewarded, CountedRollouts::All] {
-            let Counted { places, rewards, untrainable } = counted(&groups, &[1], who);
+            let Counted { places, rewards, untrainable } = counted(&groups, &[3], who);
             assert_eq!((places, rewards, untrainable), (vec![vec![]], vec![vec![]], 0));
         }
     }

@@ -19,6 +19,7 @@ use crate::options::keys::schedule::{LearningRateSchedule, UpdateCount};
 use crate::options::policy::advantages::{AdvantageOptions, LossAggregation};
 use crate::options::policy::curriculum::CurriculumOptions;
 use crate::options::policy::dynamic_sampling::DynamicSampling;
+use crate::options::policy::entropy::EntropyBonus;
 use crate::options::policy::kl::KlOptions;
 use crate::options::policy::loss::{LossParameters, PolicyLoss};
 use crate::options::policy::sampling_schedule::SamplingSchedule;
@@ -134,8 +135,9 @@ pub(crate) struct TrainerTable {
     /// outside teaches nothing. Without it, every token does.
     pub(crate) importance_mask: Option<[f32; 2]>,
     /// What the mean entropy of the distributions that trained tokens are predicted by is worth, in nats of the loss: above 0, an update
-    /// keeps the policy from certainty. Its gradient is exact.
-    pub(crate) entropy_bonus: f64,
+    /// keeps the policy from certainty. Its gradient is exact. `{ target = NATS, step = 0.005, start = 0, greatest = 1 }` adapts it so
+    /// that the entropy stays at the target, for one more forward pass.
+    pub(crate) entropy_bonus: EntropyBonus,
     /// The share of a batch's trained tokens that teaches: those at which the policy's exact entropy is greatest (Wang et al. 2025), such
     /// as 0.2. Without it, every token does.
     pub(crate) top_entropy: Option<f64>,
@@ -228,7 +230,7 @@ impl Default for TrainerTable {
             substeps: NonZeroUsize::MIN,
             schedule: SamplingSchedule::default(),
             importance_mask: None,
-            entropy_bonus: 0.0,
+            entropy_bonus: EntropyBonus::Fixed(0.0),
             top_entropy: None,
             dynamic_sampling: None,
             curriculum: None,

@@ -23,6 +23,11 @@ pub(crate) fn positive(key: &str, value: f64) -> Result<(), TrainError> {
     refuse(key, value, "must be a finite number above 0, such as 1e-4")
 }
 
+/// Refuses what is to be above 0.
+pub(crate) fn positive_number(key: &str, value: f64) -> Result<(), TrainError> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { refuse(key, value, "must be a finite number above 0") }
+}
+
 /// Refuses what nothing can count.
 pub(crate) fn not_negative(key: &str, value: f64) -> Result<(), TrainError> {
     if value.is_finite() && value >= 0.0 {

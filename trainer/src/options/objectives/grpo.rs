@@ -86,7 +86,8 @@ impl GrpoOptions {
             return wrong("[trainer] advantages.baseline", message);
         }
         if advantages.counted == CountedRollouts::All {
-            let message = "is \"all\", and a harvest reads rewarded rollouts alone: leave it out, or write \"rewarded\"";
+            let message =
+                "is \"all\", and a harvest reads rewarded rollouts alone: leave it out, or write \"rewarded\"";
             return wrong("[trainer] advantages.counted", message);
         }
         if *failures != FailureOptions::default() {
@@ -167,7 +168,8 @@ impl GrpoOptions {
             return wrong(key, message);
         }
         if is_ahead && self.curriculum.is_some() {
-            let message = "must be sync with curriculum, which has to know a step's groups before it draws the next tasks";
+            let message =
+                "must be sync with curriculum, which has to know a step's groups before it draws the next tasks";
             return wrong(key, message);
         }
         Ok(())

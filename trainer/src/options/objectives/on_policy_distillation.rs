@@ -51,7 +51,7 @@ impl OnPolicyDistillationOptions {
             ("loss", written.loss != plain.loss),
             ("loss_aggregation", written.loss_aggregation != plain.loss_aggregation),
             ("rollout_length", written.rollout_length.is_some()),
-            ("entropy_bonus", written.entropy_bonus > 0.0),
+            ("entropy_bonus", written.entropy_bonus.is_set()),
             ("top_entropy", written.top_entropy.is_some()),
             ("kl", written.kl.is_some()),
             ("importance_mask", written.importance_mask.is_some()),

@@ -43,7 +43,8 @@ impl CurriculumOptions {
         }
         least(&key("window"), self.window as u64, 1, "a pass rate is of one group at least")?;
         if !(0.001..=1.0).contains(&self.outside) {
-            let message = "must be from 0.001 to 1: a task that is never tried again is never known to have become easier";
+            let message =
+                "must be from 0.001 to 1: a task that is never tried again is never known to have become easier";
             return refuse(&key("outside"), self.outside, message);
         }
         if !self.solved_at.is_finite() {

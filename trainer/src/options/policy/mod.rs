@@ -4,6 +4,7 @@ pub(super) mod advantages;
 pub(super) mod check_sampling;
 pub(super) mod curriculum;
 pub(super) mod dynamic_sampling;
+pub(super) mod entropy;
 pub(super) mod kl;
 pub(super) mod loss;
 pub(super) mod rewards;

@@ -13,12 +13,13 @@ use crate::options::keys::auxiliary_conversations::AuxiliaryConversationOptions;
 use crate::options::keys::data_source::{ConversationForm, check_form};
 use crate::options::keys::evaluation::{EvaluationOptions, StopRule};
 use crate::options::keys::failures::FailureOptions;
-use crate::options::keys::refusal::{least, not_negative, refuse, share, wrong};
+use crate::options::keys::refusal::{least, refuse, wrong};
 use crate::options::keys::schedule::LearningRateSchedule;
 use crate::options::policy::advantages::{
     AdvantageOptions, Baseline, CountedRollouts, LossAggregation, PerCall, Spread,
 };
 use crate::options::policy::check_sampling::{check_sampling, temperature_of};
+use crate::options::policy::entropy::EntropyBonus;
 use crate::options::policy::kl::{KlOptions, KlPlace};
 use crate::options::policy::loss::{LossParameters, PolicyLoss};
 use crate::options::policy::rewards::RewardRules;
@@ -52,7 +53,7 @@ part! {
         rollout_length: Option<usize>,
         schedule: SamplingSchedule,
         importance_mask: Option<[f32; 2]>,
-        entropy_bonus: f64,
+        entropy_bonus: EntropyBonus,
         top_entropy: Option<f64>,
         kl: Option<KlOptions>,
         substeps: NonZeroUsize,
@@ -109,7 +110,7 @@ impl RolloutOptions {
         self.check_failures()?;
         self.check_conversations()?;
         self.check_importance_mask()?;
-        not_negative("[trainer] entropy_bonus", self.entropy_bonus)?;
+        self.entropy_bonus.check()?;
         self.check_top_entropy()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         check_bounds(self.reward_bounds)?;
@@ -219,7 +220,7 @@ impl RolloutOptions {
         let shared = [
             ("substeps", self.substeps.get() > 1),
             ("importance_mask", self.importance_mask.is_some()),
-            ("entropy_bonus", self.entropy_bonus > 0.0),
+            ("entropy_bonus", self.entropy_bonus.is_set()),
             ("top_entropy", self.top_entropy.is_some()),
             ("advantages.baseline", !self.advantages.baseline.is_of_group()),
             ("advantages.standard_deviation_of", self.advantages.standard_deviation_of == Spread::Batch),
@@ -243,19 +244,6 @@ impl PerCall {
             return refuse(&format!("{key}.rollout_weight"), self.rollout_weight, "must be a finite number");
         }
         Ok(())
-    }
-}
-
-impl KlOptions {
-    fn check(&self) -> Result<(), TrainError> {
-        if !self.coefficient.is_finite() || self.coefficient < 0.0 {
-            let message = "must be a finite number of at least 0";
-            return refuse("[trainer] kl.coefficient", self.coefficient, message);
-        }
-        if self.place == KlPlace::Loss && self.discount != 0.0 {
-            return refuse("[trainer] kl.discount", self.discount, "is of kl.in = \"reward\": leave it out");
-        }
-        share("[trainer] kl.discount", f64::from(self.discount))
     }
 }
 

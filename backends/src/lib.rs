@@ -60,9 +60,11 @@ pub use sampling::weights_receiver::WeightsReceiver;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use torch::learner::TorchLearner;
-pub use torch::options::{GradientCheckpointing, TorchAdapter, TorchDevice, TorchElements, TorchModel, TorchOptions};
+pub use torch::options::{
+    GradientCheckpointing, TorchAdapter, TorchDevice, TorchElements, TorchHead, TorchModel, TorchOptions,
+};
 pub use training::comparisons::{
-    AnswerScore, ComparedAnswer, Comparison, ComparisonCost, Comparisons, PreferenceLoss, datum_score,
+    AnswerScore, ComparedAnswer, Comparison, ComparisonCost, Comparisons, PreferenceLoss, WeightedLoss, datum_score,
 };
 pub use training::learner::{AdamParameters, ForwardBackward, GuardedStep, Learner, OptimizerStep, check_temperature};
 pub use training::loss_function::{LossFunction, RatioBounds};

@@ -57,6 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let loss = PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 };
         let comparisons = Comparisons {
             loss,
+            others: Vec::new(),
             scale: 1.0 / PAIRS as f64,
             likelihood_scale: 0.0,
             list: (0..PAIRS).map(pair).collect(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use fulgurite_runner::RubricOptions;
-use fulgurite_trainer::{DistillationOptions, PairwiseOptions};
+use fulgurite_trainer::{DistillationOptions, PairwiseOptions, PairwiseReward};
 
 use crate::declarations::Config;
 use crate::models::{Backend, ModelEntry};
@@ -59,8 +59,14 @@ pub fn pairwise_judge_key(name: &str) -> String {
 /// # Errors
 /// If there is no such model, or if its calls are passed on.
 pub fn pairwise_judge(config: &Config) -> Result<Option<&ModelEntry>> {
-    let Some(PairwiseOptions { judge }) = config.trainer.pairwise() else { return Ok(None) };
+    let Some(PairwiseOptions { judge, reward, .. }) = config.trainer.pairwise() else { return Ok(None) };
     if judge == PairwiseOptions::SHORTER {
+        if *reward == PairwiseReward::Score {
+            bail!(
+                "[trainer] pairwise.reward = \"score\": `shorter` has no score, and a reward model with preference.head = \
+                   \"score\" has"
+            );
+        }
         return Ok(None);
     }
     match config.models.iter().find(|model| model.name == *judge) {

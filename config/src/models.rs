@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fulgurite_backends::{Changeover, KeyHeader, TorchAdapter, TorchModel, UpstreamDialect};
+use fulgurite_backends::{Changeover, KeyHeader, TorchAdapter, TorchHead, TorchModel, UpstreamDialect};
 use fulgurite_engine::{LoraModule, LoraOptions};
 use fulgurite_hub::fetched_by;
 use fulgurite_renderers::{RendererChoice, ToolWriting};
@@ -170,7 +170,7 @@ impl ModelEntry {
             // Not all models have all of the usual ones.
             modules: self.lora_modules.as_ref().map(|names| names.iter().map(|name| name.name().to_owned()).collect()),
         });
-        TorchModel { path: path.to_owned(), adapter, seed }
+        TorchModel { path: path.to_owned(), adapter, head: TorchHead::AsWritten, seed }
     }
 
     /// Which renderer it is opened with.

@@ -7,7 +7,7 @@ use crate::adapters::adapter::Adapter;
 use crate::adapters::lora::LoraOptions;
 use crate::adapters::policy::Policy;
 use crate::checkpoints::checkpoint::write_model;
-use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG, find_weights};
+use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG, find_weights_but};
 use crate::checkpoints::verification::verified;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
@@ -15,6 +15,7 @@ use crate::grammars::vocabulary::Vocabulary;
 use crate::model::config::ModelConfig;
 use crate::model::layout::Layout;
 use crate::model::memory::MemoryNeed;
+use crate::model::model_head::{ModelHead, SCORE};
 use crate::model::weights::{Model, Weights};
 use crate::sampling::published::PublishedWeights;
 use crate::sampling::sampler::EmbeddedSampler;
@@ -65,10 +66,13 @@ impl Engine {
         vocabulary: Option<Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let config = ModelConfig::read(&directory.join(CONFIG))?;
+        let written = ModelConfig::read(&directory.join(CONFIG))?;
+        let config = ModelConfig { head: options.head.unwrap_or(written.head), ..written.clone() };
         // Nothing is made of what the configuration claims before the files hold as much, and the memory too.
         let layout = Layout::new(&config);
-        let found = find_weights(directory, &layout)?;
+        // A fresh score is 0 whatever is read.
+        let new: &[&str] = if config.head == written.head { &[] } else { &[SCORE] };
+        let found = find_weights_but(new, directory, &layout)?;
         let need = MemoryNeed::of_matrices(&config, &layout, |place| found.precision(place));
         with_cache(need, &options).check_sampling()?;
         let model = Arc::new(Model::new(config).on(options.device.open()?));
@@ -152,6 +156,10 @@ impl Engine {
     /// cannot be trained in the memory that is available now.
     pub fn lora_learner(&self, options: &LoraOptions) -> Result<Arc<EmbeddedLearner>, EngineError> {
         let (weights, source) = (self.weights(), self.directory.clone());
+        if self.config.head == ModelHead::Score {
+            let message = "its head is a score, which is trained with all weights".to_owned();
+            return Err(EngineError::Adapter { message });
+        }
         let adapter = Adapter::begin(&self.config, options, self.memory_need)?;
         let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
         Ok(Arc::new(EmbeddedLearner::new(policy, self.threads, source, Some(self.published.clone()))))

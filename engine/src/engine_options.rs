@@ -1,5 +1,6 @@
 use crate::device_name::Device;
 use crate::grammars::GrammarLimits;
+use crate::model::model_head::ModelHead;
 
 /// How much of the machine an engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct EngineOptions {
     pub prefix_cache_bytes: usize,
     /// Where the large products are computed. Changes no result.
     pub device: Device,
+    /// The model's head, where it is not to be that of its directory: a score in place of the next token begins at 0.
+    pub head: Option<ModelHead>,
     /// What a schema or grammar that an answer is kept to may take.
     pub grammar_limits: GrammarLimits,
 }
@@ -29,6 +32,7 @@ impl Default for EngineOptions {
             max_batch: 64,
             prefix_cache_bytes: 512 << 20,
             device: Device::Cpu,
+            head: None,
             grammar_limits: GrammarLimits::default(),
         }
     }

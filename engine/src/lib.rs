@@ -52,6 +52,7 @@ pub use model::config::ModelConfig;
 pub use model::element_type::ElementType;
 pub use model::lora_module::LoraModule;
 pub use model::memory::MemoryNeed;
+pub use model::model_head::ModelHead;
 pub use model::rope_scaling::RopeScaling;
 pub use sampling::sampler::EmbeddedSampler;
 pub use small_files::read_model_config;

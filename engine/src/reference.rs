@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use crate::model::config::ModelConfig;
 use crate::model::layout::Layout;
+use crate::model::model_head::ModelHead;
 use crate::training::example::ReportedLogprobs;
 
-/// The logprob of each token of `sequence` after the first.
+/// The logprob of each token of `sequence` after the first; of a score, that of each before the last.
 pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], sequence: &[u32]) -> Vec<f64> {
     let hidden = config.hidden_size;
     let row = |place: &Range<usize>, index: usize, width: usize| &values[place.start + index * width..][..width];
@@ -34,6 +35,9 @@ pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], se
     }
     let predict = |position: usize| {
         let normed = norm(&stream[position], &values[layout.final_norm.clone()], config);
+        if config.head == ModelHead::Score {
+            return linear(&values[layout.score.clone()], &normed)[0];
+        }
         let logits = linear(&values[layout.head.clone()], &normed);
         let sum: f64 = logits.iter().map(|logit| logit.exp()).sum();
         logits[sequence[position + 1] as usize] - sum.ln()
@@ -147,8 +151,9 @@ mod tests {
 
     #[test]
     fn logprobs_agree_with_the_definition() {
-        for tie_word_embeddings in [true, false] {
-            let policy = model(ModelConfig { tie_word_embeddings, ..tiny_config() });
+        let heads = [(true, ModelHead::NextToken), (false, ModelHead::NextToken), (false, ModelHead::Score)];
+        for (tie_word_embeddings, head) in heads {
+            let policy = model(ModelConfig { tie_word_embeddings, head, ..tiny_config() });
             let weights = &policy.weights;
             let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
             let scored =
@@ -324,6 +329,7 @@ mod tests {
         };
         check_gradient(&model(tiny_config()), loss);
         check_gradient(&model(ModelConfig { tie_word_embeddings: false, ..tiny_config() }), loss);
+        check_gradient(&model(ModelConfig { head: ModelHead::Score, ..tiny_config() }), loss);
     }
 
     #[test]

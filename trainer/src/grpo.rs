@@ -306,10 +306,15 @@ impl Grpo {
             reward_rules: self.rollouts().reward_rules(),
             failures: self.rollouts().failures,
             runner: self.runner.clone(),
-            pairwise: self
-                .judge
-                .clone()
-                .map(|judge| Pairwise { judge, zero_on_limit: self.rollouts().zero_reward_on_limit }),
+            pairwise: self.judge.clone().map(|judge| {
+                let options = self.plan.options.pairwise.as_ref();
+                Pairwise {
+                    judge,
+                    zero_on_limit: self.rollouts().zero_reward_on_limit,
+                    reward: options.map(|options| options.reward).unwrap_or_default(),
+                    undecided_limit: options.map_or(1.0, |options| options.undecided_limit),
+                }
+            }),
         }
     }
 

@@ -58,19 +58,21 @@ pub use objectives::{
 pub use options::{
     AdvantageOptions, AuxiliaryConversationOptions, Baseline, CommonOptions, ComparedAnswers, ComparedCalls,
     ComparisonPlan, ConversationForm, ConversationPlan, DataOptions, DataSource, DistillationLoss, DistillationOptions,
-    DpoLoss, DpoOptions, DynamicSampling, EvaluationOptions, FailureOptions, FinalWeights, GrpoOptions, HarvestOptions,
-    IpoOptions, KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation, LossParameters, LossReduction,
-    MixedFile, MixtureUnit, ObjectiveName, ObjectiveOptions, OffPolicyDistillationOptions, OnPolicyDistillationOptions,
-    OnlyTeacher, OrpoOptions, Packing, PairwiseOptions, PerCall, PolicyLoss, Portion, PreferenceOptions, PublishRule,
-    ReasoningUse, RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR,
-    SamplingSchedule, SftOptions, SimpoOptions, Spread, StopRule, SupervisedOptions, TrainOn, TrainedMessages,
-    TrainerOptions, TrainingPlan, Truncation, Untaught, UnusableRows, UpdateCount, Validation,
+    DpoLoss, DpoOptions, DpoTerm, DpoTermLoss, DynamicSampling, EvaluationOptions, FailureOptions, FinalWeights,
+    GrpoOptions, HarvestOptions, IpoOptions, KlOptions, KlPlace, KtoOptions, LearningRateSchedule, LossAggregation,
+    LossParameters, LossReduction, LossTerms, MixedFile, MixtureUnit, ObjectiveName, ObjectiveOptions,
+    OffPolicyDistillationOptions, OnPolicyDistillationOptions, OnlyTeacher, OrpoOptions, Packing, PairwiseOptions,
+    PairwiseReward, PerCall, PolicyLoss, Portion, PreferenceOptions, PublishRule, ReasoningUse, RewardHead,
+    RewardModelOptions, RewardRules, RolloutOptions, RolloutPlan, RowKind, STANDARD_DEVIATION_FLOOR, SamplingSchedule,
+    SftOptions, SimpoOptions, Spread, StopRule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions,
+    TrainingPlan, Truncation, Untaught, UnusableRows, UpdateCount, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::{HeldWeights, PolicyEndpoint, WeightsAtStart};
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
-    Decode, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, StaleRollouts, is_constant,
+    AnswerScores, Decode, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, StaleRollouts,
+    is_constant,
 };
 pub use run::{KeptCheckpointsAt, MissingFiles, ResumePoint, require_steps};
 pub use run_identity::RunIdentity;

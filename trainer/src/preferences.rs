@@ -104,14 +104,15 @@ impl Preferences {
         &self,
         data: SplitData<ComparedExample>,
     ) -> Result<TrainingRun<ConversationBatch<ComparedExample>>, TrainError> {
-        let ComparisonPlan { common, data: DataOptions { batch_size, every, .. }, loss, .. } = &self.plan;
+        let ComparisonPlan { common, data: DataOptions { batch_size, every, .. }, losses, .. } = &self.plan;
         let (sft_weight, length_alpha) = (self.plan.sft_weight, self.plan.length_alpha);
-        let held =
-            loss.has_reference().then(|| Held { reference: self.reference.clone(), name: self.reference_name.clone() });
+        let held = losses
+            .has_reference()
+            .then(|| Held { reference: self.reference.clone(), name: self.reference_name.clone() });
         let course = Course::of_epochs(common, &self.plan.data, data.split.trained());
         let source = ConversationSource { conversations: data.trained, split: data.split, batch_size: *batch_size };
         let objective = Preference {
-            loss: *loss,
+            losses: losses.clone(),
             sft_weight,
             length_alpha,
             held: held.clone(),
@@ -123,10 +124,10 @@ impl Preferences {
             sets: data.scored,
             batch_size: *batch_size,
             every: *every,
-            scores: ComparisonScores::new(*loss, length_alpha, held),
+            scores: ComparisonScores::new(losses.clone(), length_alpha, held),
         };
         let builder = RunBuilder::new(&self.record, self.learner.clone(), &self.identity, course)
-            .keep_reference_if(loss.has_reference() && matches!(self.reference, Reference::Start));
+            .keep_reference_if(losses.has_reference() && matches!(self.reference, Reference::Start));
         Ok(builder.build(Box::new(source), Box::new(objective), Box::new(evaluator)))
     }
 }

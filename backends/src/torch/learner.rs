@@ -13,7 +13,7 @@ use super::frames::PROTOCOL;
 use super::options::{TorchModel, TorchOptions};
 use crate::{
     AdamParameters, BackendError, Comparisons, DamagedFiles, ForwardBackward, GpuLearner, GuardedStep, Learner,
-    LossFunction, OptimizerStep, PreferenceLoss, check_temperature, find_listed_damage,
+    LossFunction, OptimizerStep, PreferenceLoss, WeightedLoss, check_temperature, find_listed_damage,
 };
 
 /// Trains a model in PyTorch, in a process of its own. Calls are made one at a time on blocking threads.
@@ -40,6 +40,7 @@ impl TorchLearner {
                 "protocol": PROTOCOL,
                 "model": absolute(&model.path)?,
                 "lora": model.adapter,
+                "head": model.head,
                 // Torch takes seeds for signed numbers.
                 "seed": model.seed & i64::MAX as u64,
                 "device": options.device,
@@ -136,6 +137,7 @@ fn preference_loss(loss: PreferenceLoss) -> Value {
         PreferenceLoss::Simpo { beta, gamma } => json!({ "name": "simpo", "beta": beta, "gamma": gamma }),
         PreferenceLoss::Ipo { beta } => json!({ "name": "ipo", "beta": beta }),
         PreferenceLoss::Orpo { beta } => json!({ "name": "orpo", "beta": beta }),
+        PreferenceLoss::BradleyTerry { centering } => json!({ "name": "bradley_terry", "centering": centering }),
         PreferenceLoss::Kto { beta, baseline, desirable_weight, undesirable_weight } => json!({
             "name": "kto",
             "beta": beta,
@@ -199,8 +201,15 @@ impl Learner for TorchLearner {
         self.run(move |child| {
             let body = CallTensors::of(&data)?.with_comparisons(&comparisons).to_bytes()?;
             let mut loss = preference_loss(comparisons.loss);
+            if !comparisons.others.is_empty() {
+                let other =
+                    |other: &WeightedLoss| json!({ "weight": other.weight, "loss": preference_loss(other.loss) });
+                let list: Vec<Value> = comparisons.others.iter().map(other).collect();
+                // Names that a package which does not know of them refuses.
+                loss["others"] = json!({ "of": loss["name"], "list": list });
+                loss["name"] = json!("with_others");
+            }
             if comparisons.likelihood_scale != 0.0 {
-                // A name that a package which does not know of it refuses.
                 loss["likelihood"] = json!({ "of": loss["name"], "scale": comparisons.likelihood_scale });
                 loss["name"] = json!("with_likelihood");
             }

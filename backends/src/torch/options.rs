@@ -126,8 +126,21 @@ pub struct TorchModel {
     pub path: PathBuf,
     /// The adapter that is trained beside it; `None` trains all of its weights.
     pub adapter: Option<TorchAdapter>,
+    /// What it computes from the last layer's output.
+    pub head: TorchHead,
     /// What the adapter's first numbers follow from.
     pub seed: u64,
+}
+
+/// The head of a model that a torch learner trains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TorchHead {
+    /// As its directory says.
+    #[default]
+    AsWritten,
+    /// A score, which is 0 at first where the directory has none.
+    Score,
 }
 
 /// An adapter in PEFT's terms.

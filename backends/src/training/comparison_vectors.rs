@@ -5,7 +5,7 @@ use std::path::Path;
 use fulgurite_types::{Chunk, Datum, LossInputs};
 use serde_json::Value;
 
-use super::comparisons::{ComparedAnswer, Comparison, Comparisons, PreferenceLoss};
+use super::comparisons::{AnswerScore, ComparedAnswer, Comparison, Comparisons, PreferenceLoss, WeightedLoss};
 
 fn floats(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
@@ -59,18 +59,37 @@ fn rows(pairs: &[&Value]) -> (Vec<Datum>, Vec<Vec<f32>>, Vec<Comparison>) {
     (data, logprobs, list)
 }
 
-/// By the losses that TRL's own code computed.
-fn trl_loss(name: &str, parameters: &Value) -> PreferenceLoss {
+/// One of the losses that TRL's own code computed, by its name there; none for the likelihood of chosen answers.
+fn trl_loss(name: &str, parameters: &Value) -> Option<PreferenceLoss> {
     let beta = parameters["beta"].as_f64().unwrap();
     let label_smoothing = parameters["label_smoothing"].as_f64().unwrap_or_default();
-    match name {
+    Some(match name {
         "hinge" => PreferenceLoss::Hinge { beta },
         "robust" => PreferenceLoss::Robust { beta, label_smoothing },
         "apo_zero" => PreferenceLoss::ApoZero { beta },
         "apo_down" => PreferenceLoss::ApoDown { beta },
+        "ipo" => PreferenceLoss::Ipo { beta },
         "simpo" => PreferenceLoss::Simpo { beta, gamma: parameters["gamma"].as_f64().unwrap() },
+        "sft" => return None,
         _ => PreferenceLoss::Dpo { beta, label_smoothing },
+    })
+}
+
+/// Its losses with their weights, and what the likelihood weighs.
+fn trl_losses(name: &str, parameters: &Value) -> (Vec<WeightedLoss>, f64) {
+    let names: Vec<&str> = match &parameters["loss_type"] {
+        Value::Array(names) => names.iter().map(|name| name.as_str().unwrap()).collect(),
+        _ => vec![name],
+    };
+    let weight = |place: usize| parameters["weights"][place].as_f64().unwrap_or(1.0);
+    let (mut losses, mut likelihood) = (Vec::new(), 0.0);
+    for (place, name) in names.into_iter().enumerate() {
+        match trl_loss(name, parameters) {
+            Some(loss) => losses.push(WeightedLoss { loss, weight: weight(place) }),
+            None => likelihood += weight(place),
+        }
     }
+    (losses, likelihood)
 }
 
 #[test]
@@ -106,10 +125,13 @@ fn trls_losses_and_gradients() {
             list.push(Comparison { chosen, rejected });
         }
         let tokens: usize = pairs.iter().map(|pair| floats(&pair["chosen"]["logprobs"]).len()).sum();
-        let likelihood = parameters["weights"][1].as_f64().unwrap_or_default();
+        let (mut losses, likelihood) = trl_losses(name, parameters);
+        let WeightedLoss { loss, weight } = losses.remove(0);
+        losses.iter_mut().for_each(|other| other.weight /= weight);
         let comparisons = Comparisons {
-            loss: trl_loss(name, parameters),
-            scale: 1.0 / list.len() as f64,
+            loss,
+            others: losses,
+            scale: weight / list.len() as f64,
             likelihood_scale: likelihood / tokens as f64,
             list,
         };
@@ -125,6 +147,27 @@ fn trls_losses_and_gradients() {
 }
 
 #[test]
+fn trls_reward_models() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/trl/losses.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let scores = file["scores"].as_array().unwrap();
+    for (name, theirs) in file["rewards"].as_object().unwrap() {
+        let centering = theirs["center_rewards_coefficient"].as_f64().unwrap_or_default();
+        let (loss, scale) = (PreferenceLoss::BradleyTerry { centering }, 1.0 / scores.len() as f64);
+        let mut value = 0.0;
+        for (pair, gradient) in scores.iter().zip(theirs["gradient"].as_array().unwrap()) {
+            let answer =
+                |side: usize| AnswerScore { logprob: pair[side].as_f64().unwrap(), weight: 1.0, reference: 0.0 };
+            let cost = loss.cost(Some(&answer(0)), Some(&answer(1)));
+            value += scale * cost.value;
+            close(scale * cost.chosen, gradient[0].as_f64().unwrap(), name);
+            close(scale * cost.rejected, gradient[1].as_f64().unwrap(), name);
+        }
+        close(value, theirs["value"].as_f64().unwrap(), name);
+    }
+}
+
+#[test]
 fn pytorchs_losses_and_gradients() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/torch/preferences.json");
     let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -134,7 +177,7 @@ fn pytorchs_losses_and_gradients() {
         let pairs = if name == "kto" { [list("pairs"), list("singles")].concat() } else { list("pairs") };
         let (data, logprobs, list) = rows(&pairs);
         let (loss, scale) = (loss(name, &theirs["parameters"]), theirs["scale"].as_f64().unwrap());
-        let comparisons = Comparisons { loss, scale, likelihood_scale: 0.0, list };
+        let comparisons = Comparisons { loss, others: Vec::new(), scale, likelihood_scale: 0.0, list };
         comparisons.check(&data).unwrap();
         let (value, linear) = comparisons.as_cross_entropy(&data, &logprobs);
         close(value, theirs["value"].as_f64().unwrap(), name);

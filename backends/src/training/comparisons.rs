@@ -64,6 +64,12 @@ pub enum PreferenceLoss {
         /// What the odds count beside the likelihood.
         beta: f64,
     },
+    /// `-log sigmoid(c - r) + centering (c + r)^2` of scores, not logprobs (Bradley and Terry 1952; the second part as TRL's
+    /// `center_rewards_coefficient`): a learner gives the score of a model's head in the place of a logprob.
+    BradleyTerry {
+        /// How strongly scores are held around 0.
+        centering: f64,
+    },
     /// `desirable (1 - sigmoid(beta ((c - c') - z)))` and `undesirable (1 - sigmoid(beta (z - (r - r'))))` (KTO: Ethayarajh et
     /// al. 2024); either answer may be alone.
     Kto {
@@ -96,12 +102,23 @@ pub struct Comparison {
     pub rejected: Option<ComparedAnswer>,
 }
 
+/// A loss of comparisons that counts next to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightedLoss {
+    /// What each comparison costs.
+    pub loss: PreferenceLoss,
+    /// What that is multiplied by.
+    pub weight: f64,
+}
+
 /// Comparisons under a loss. Their datums follow each other: of each comparison those of the chosen answer, then those of the
 /// rejected one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
     /// What each costs.
     pub loss: PreferenceLoss,
+    /// What each costs besides; rewards are those of `loss`.
+    pub others: Vec<WeightedLoss>,
     /// What each counts in the sum.
     pub scale: f64,
     /// What a nat of the chosen answers' negative logprobs adds to that, to keep them likely (as TRL's `sft`); 0 adds nothing.
@@ -161,7 +178,12 @@ impl AnswerScore {
 impl PreferenceLoss {
     /// Whether it asks a reference.
     pub fn has_reference(&self) -> bool {
-        !matches!(self, Self::Orpo { .. } | Self::Simpo { .. })
+        !matches!(self, Self::Orpo { .. } | Self::Simpo { .. } | Self::BradleyTerry { .. })
+    }
+
+    /// Whether it is of the scores of a model's head, in place of logprobs.
+    pub fn is_of_scores(&self) -> bool {
+        matches!(self, Self::BradleyTerry { .. })
     }
 
     /// Whether an answer may be alone.
@@ -180,6 +202,7 @@ impl PreferenceLoss {
             | Self::Kto { beta, .. } => beta * answer.ratio(),
             Self::Ipo { beta } => beta * answer.mean(answer.ratio()),
             Self::Orpo { beta } | Self::Simpo { beta, .. } => beta * answer.mean(answer.logprob),
+            Self::BradleyTerry { .. } => answer.logprob,
         }
     }
 
@@ -261,6 +284,12 @@ impl PreferenceLoss {
                     rejected: rejected.mean(share * other_slope),
                 }
             }
+            Self::BradleyTerry { centering } => {
+                let (x, sum) = (chosen.logprob - rejected.logprob, chosen.logprob + rejected.logprob);
+                let (slope, centered) = (sigmoid(-x), 2.0 * centering * sum);
+                let value = centering * sum * sum - log_sigmoid(x);
+                ComparisonCost { value, chosen: centered - slope, rejected: centered + slope }
+            }
             Self::Kto { .. } => ComparisonCost::default(),
         }
     }
@@ -332,7 +361,13 @@ impl Comparisons {
     /// gradient.
     pub fn linear(&self, comparison: &Comparison, of_datum: impl Fn(usize) -> AnswerScore) -> (f64, Vec<(usize, f64)>) {
         let [chosen, rejected] = comparison.scores(of_datum);
-        let cost = self.loss.cost(chosen.as_ref(), rejected.as_ref());
+        let mut cost = self.loss.cost(chosen.as_ref(), rejected.as_ref());
+        for WeightedLoss { loss, weight } in &self.others {
+            let other = loss.cost(chosen.as_ref(), rejected.as_ref());
+            cost.value += weight * other.value;
+            cost.chosen += weight * other.chosen;
+            cost.rejected += weight * other.rejected;
+        }
         let likelihood = self.likelihood_scale * chosen.as_ref().map_or(0.0, |chosen| chosen.logprob);
         let slopes = [self.scale * cost.chosen - self.likelihood_scale, self.scale * cost.rejected];
         let answers = [&comparison.chosen, &comparison.rejected].into_iter().zip(slopes);
@@ -364,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    const LOSSES: [PreferenceLoss; 10] = [
+    const LOSSES: [PreferenceLoss; 12] = [
         PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 },
         PreferenceLoss::Dpo { beta: 0.5, label_smoothing: 0.1 },
         PreferenceLoss::Ipo { beta: 0.1 },
@@ -375,6 +410,8 @@ mod tests {
         PreferenceLoss::ApoZero { beta: 0.25 },
         PreferenceLoss::ApoDown { beta: 0.25 },
         PreferenceLoss::Simpo { beta: 2.0, gamma: 1.0 },
+        PreferenceLoss::BradleyTerry { centering: 0.0 },
+        PreferenceLoss::BradleyTerry { centering: 0.05 },
     ];
 
     fn score(logprob: f64, weight: f64, reference: f64) -> AnswerScore {
@@ -440,6 +477,7 @@ mod tests {
         let data = [datum(&[0.0, 1.0]), datum(&[1.0]), datum(&[0.0, 1.0])];
         let comparisons = Comparisons {
             loss: PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 },
+            others: Vec::new(),
             scale: 0.5,
             likelihood_scale: 0.0,
             list: vec![Comparison { chosen: answer(0..2), rejected: answer(2..3) }],
@@ -461,7 +499,7 @@ mod tests {
     fn datums_that_are_not_the_comparisons_are_refused() {
         let comparisons = |loss, chosen, rejected| {
             let list = vec![Comparison { chosen, rejected }];
-            Comparisons { loss, scale: 1.0, likelihood_scale: 0.0, list }
+            Comparisons { loss, others: Vec::new(), scale: 1.0, likelihood_scale: 0.0, list }
         };
         let data = [datum(&[1.0]), datum(&[1.0])];
         let refused = |chosen, rejected| comparisons(LOSSES[0], chosen, rejected).check(&data).unwrap_err().to_string();

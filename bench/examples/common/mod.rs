@@ -24,6 +24,7 @@ pub fn model(vocabulary: usize, hidden: usize, inner: usize, layers: usize, head
         rope_theta: 10_000.0,
         rope_scaling: Default::default(),
         tie_word_embeddings: true,
+        head: Default::default(),
         other: Default::default(),
     }
 }

@@ -63,6 +63,7 @@ impl Shape {
             rope_theta: 1_000_000.0,
             rope_scaling: Default::default(),
             tie_word_embeddings: true,
+            head: Default::default(),
             other: Map::new(),
         }
     }

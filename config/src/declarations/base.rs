@@ -64,6 +64,7 @@ impl Shape {
             rope_theta: 10_000.0,
             rope_scaling: Default::default(),
             tie_word_embeddings: true,
+            head: Default::default(),
             other: serde_json::Map::from_iter([("eos_token_id".to_owned(), serde_json::json!(end_of_turn))]),
         }
     }

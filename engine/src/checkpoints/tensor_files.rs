@@ -55,6 +55,11 @@ fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
 
 /// Finds a model directory's weights.
 pub(crate) fn find_weights(directory: &Path, layout: &Layout) -> Result<FoundTensors, EngineError> {
+    find_weights_but(&[], directory, layout)
+}
+
+/// Finds a model directory's weights, where those of some names are new.
+pub(crate) fn find_weights_but(new: &[&str], directory: &Path, layout: &Layout) -> Result<FoundTensors, EngineError> {
     let files = weight_files(directory)?;
     let mut search = TensorSearch::new(&layout.tensors, "");
     let tied_head = layout.head == layout.embedding;
@@ -62,6 +67,7 @@ pub(crate) fn find_weights(directory: &Path, layout: &Layout) -> Result<FoundTen
         // Some writers store a tied head although it is the embedding.
         search.look_into(path, |name| !(tied_head && name == "lm_head.weight"))?;
     }
+    search.missing.retain(|name, _| !new.contains(&name.as_str()));
     let index = directory.join(WEIGHTS_INDEX);
     search.finish(if let [single] = &files[..] { single } else { &index })
 }

@@ -57,7 +57,7 @@ impl ModelInspection {
             vocabulary_size: config.vocab_size,
             layers: config.num_hidden_layers,
             hidden_size: config.hidden_size,
-            tied_head: config.tie_word_embeddings,
+            tied_head: !config.has_matrix_head(),
             element_types: BTreeMap::new(),
             files: Vec::new(),
             memory,

@@ -67,7 +67,7 @@ fn fold(mut lanes: [f32; LANES]) -> f32 {
 
 /// Sum of `left[i] * right[i]`.
 #[inline(always)]
-fn dot(left: &[f32], right: &[f32]) -> f32 {
+pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let (left_blocks, left_rest) = left.as_chunks::<LANES>();
     let (right_blocks, right_rest) = right.as_chunks::<LANES>();
     let right_blocks = &right_blocks[..left_blocks.len()];

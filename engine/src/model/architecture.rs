@@ -23,6 +23,15 @@ impl Architecture {
         }
     }
 
+    /// Its name there where its head is a score.
+    pub fn score_name(self) -> &'static str {
+        match self {
+            Self::Qwen3 => "Qwen3ForSequenceClassification",
+            Self::Qwen2 => "Qwen2ForSequenceClassification",
+            Self::Llama => "LlamaForSequenceClassification",
+        }
+    }
+
     /// Its `model_type` there.
     pub fn model_type(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::error::EngineError;
 use crate::model::architecture::Architecture;
 use crate::model::element_type::ElementType;
+use crate::model::model_head::ModelHead;
 use crate::model::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
 use crate::small_files::{LONGEST_CONFIG, read_small_file};
 
@@ -48,6 +49,9 @@ pub struct ModelConfig {
     /// Whether the output head is the embedding.
     #[serde(default)]
     pub tie_word_embeddings: bool,
+    /// What is computed from the last layer's output.
+    #[serde(skip)]
+    pub head: ModelHead,
     /// Every other field of the file, kept as it was.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -61,8 +65,14 @@ impl ModelConfig {
         let biases = if self.architecture.has_biases() { self.query_width() + 2 * self.key_width() } else { 0 };
         let attention = hidden * (2 * self.query_width() + 2 * self.key_width()) + head_norms + biases;
         let feed_forward = 3 * hidden * self.intermediate_size;
-        let embeddings = self.vocab_size * hidden * if self.tie_word_embeddings { 1 } else { 2 };
-        embeddings + self.num_hidden_layers * (attention + feed_forward + 2 * hidden) + hidden
+        let embeddings = self.vocab_size * hidden * if self.has_matrix_head() { 2 } else { 1 };
+        let score = if self.head == ModelHead::Score { hidden } else { 0 };
+        embeddings + score + self.num_hidden_layers * (attention + feed_forward + 2 * hidden) + hidden
+    }
+
+    /// Whether the next token is predicted by a matrix that is not the embedding.
+    pub(crate) fn has_matrix_head(&self) -> bool {
+        !self.tie_word_embeddings && self.head == ModelHead::NextToken
     }
 
     /// Reads `config.json`, refusing by name whatever this engine would compute wrongly.
@@ -77,7 +87,7 @@ impl ModelConfig {
             message: format!("not a model configuration: {error}"),
         };
         let mut fields: Map<String, Value> = serde_json::from_str(text).map_err(malformed)?;
-        let architecture = architecture(&fields, path)?;
+        let (architecture, head) = architecture(&fields, path)?;
         refuse_unsupported(&fields, path)?;
         let rope_scaling = rope_scaling(&fields, path)?;
         if let Some(theta) = fields.get("rope_parameters").and_then(|rope| rope.get("rope_theta")).cloned() {
@@ -101,7 +111,7 @@ impl ModelConfig {
             return Err(EngineError::Malformed { path: path.to_path_buf(), message: fault });
         }
         let config: ModelConfig = serde_json::from_value(Value::Object(fields)).map_err(malformed)?;
-        let config = Self { architecture, rope_scaling, ..config };
+        let config = Self { architecture, rope_scaling, head, ..config };
         config.check().map_err(|error| match error {
             EngineError::Dimensions { message } => EngineError::Malformed { path: path.to_path_buf(), message },
             other => other,
@@ -112,10 +122,19 @@ impl ModelConfig {
     /// The text of `config.json` beside weights of this element type.
     pub(crate) fn to_json_of(&self, elements: ElementType) -> Result<String, serde_json::Error> {
         let mut fields = Map::new();
-        fields.insert("architectures".into(), json!([self.architecture.name()]));
+        let name = match self.head {
+            ModelHead::NextToken => self.architecture.name(),
+            ModelHead::Score => self.architecture.score_name(),
+        };
+        fields.insert("architectures".into(), json!([name]));
         fields.insert("model_type".into(), json!(self.architecture.model_type()));
         if let Value::Object(own) = serde_json::to_value(self)? {
             fields.extend(own);
+        }
+        if self.head == ModelHead::Score {
+            // As transformers writes `num_labels = 1`.
+            fields.insert("id2label".into(), json!({ "0": "LABEL_0" }));
+            fields.insert("label2id".into(), json!({ "LABEL_0": 0 }));
         }
         // Newer readers look for theta here, older ones at the top level.
         let mut rope = serde_json::to_value(&self.rope_scaling)?;
@@ -247,18 +266,27 @@ fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), En
     Ok(())
 }
 
-fn architecture(fields: &Map<String, Value>, path: &Path) -> Result<Architecture, EngineError> {
+fn architecture(fields: &Map<String, Value>, path: &Path) -> Result<(Architecture, ModelHead), EngineError> {
     let stated = |field: &str| fields.get(field).unwrap_or(&Value::Null);
-    let is_named = |it: &Architecture| *stated("architectures") == json!([it.name()]);
+    let kinds = Architecture::ALL
+        .into_iter()
+        .flat_map(|it| [(it, it.name(), ModelHead::NextToken), (it, it.score_name(), ModelHead::Score)]);
     let unsupported = |field: &'static str| EngineError::Unsupported {
         path: path.to_path_buf(),
         field,
         value: stated(field).to_string(),
     };
-    let architecture = Architecture::ALL.into_iter().find(is_named).ok_or_else(|| unsupported("architectures"))?;
-    match *stated("model_type") == json!(architecture.model_type()) {
-        true => Ok(architecture),
-        false => Err(unsupported("model_type")),
+    let is_named = |(_, name, _): &(Architecture, &str, ModelHead)| *stated("architectures") == json!([name]);
+    let (architecture, _, head) = { kinds }.find(is_named).ok_or_else(|| unsupported("architectures"))?;
+    if *stated("model_type") != json!(architecture.model_type()) {
+        return Err(unsupported("model_type"));
+    }
+    // Two labels, which go without saying, are classes.
+    let has_one_label =
+        stated("id2label").as_object().is_some_and(|labels| labels.len() == 1) || *stated("num_labels") == json!(1);
+    match head == ModelHead::Score && !has_one_label {
+        true => Err(unsupported("id2label")),
+        false => Ok((architecture, head)),
     }
 }
 
@@ -357,6 +385,19 @@ mod tests {
                 let read = ModelConfig::parse(&old, Path::new("config.json")).unwrap();
                 assert_eq!(read.rope_scaling, config.rope_scaling);
             }
+        }
+    }
+
+    #[test]
+    fn a_score_head_has_one_label() {
+        for architecture in Architecture::ALL {
+            let config = ModelConfig { architecture, head: ModelHead::Score, ..tiny_config() };
+            let text = config.to_json().unwrap();
+            let read = ModelConfig::parse(&text, Path::new("config.json")).unwrap();
+            assert_eq!((read.architecture, read.head), (architecture, ModelHead::Score));
+            let classes = text.replace("\"0\": \"LABEL_0\"", "\"0\": \"no\", \"1\": \"yes\"");
+            let error = ModelConfig::parse(&classes, Path::new("config.json")).unwrap_err();
+            assert!(matches!(error, EngineError::Unsupported { field: "id2label", .. }), "{error}");
         }
     }
 

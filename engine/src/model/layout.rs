@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use crate::model::config::ModelConfig;
+use crate::model::model_head::{ModelHead, SCORE};
 use crate::model::projection::Projection;
 
 /// One tensor of the model under its Hugging Face name.
@@ -47,7 +48,9 @@ pub(crate) struct Layout {
     pub(crate) embedding: Range<usize>,
     /// The embedding again if the head is tied.
     pub(crate) head: Range<usize>,
-    /// Of all gains and biases.
+    /// Of a model whose head is a score; otherwise empty.
+    pub(crate) score: Range<usize>,
+    /// Of all gains and biases, and of the score.
     pub(crate) vectors: Range<usize>,
     /// The products' matrices in the order of [`Projection::index`], and behind them the embedding if it is not the head.
     pub(crate) matrices: Vec<MatrixLayout>,
@@ -77,17 +80,21 @@ impl Layout {
         let mut tensors = Tensors::default();
         let vectors: Vec<_> = (0..config.num_hidden_layers).map(|layer| tensors.vectors_of(config, layer)).collect();
         let final_norm = tensors.add("model.norm.weight".into(), &[config.hidden_size]);
-        let all_vectors = 0..final_norm.end;
+        let score = match config.head {
+            ModelHead::NextToken => final_norm.end..final_norm.end,
+            ModelHead::Score => tensors.add(SCORE.into(), &[1, config.hidden_size]),
+        };
+        let all_vectors = 0..score.end;
         let embedding = tensors.add("model.embed_tokens.weight".into(), &[config.vocab_size, config.hidden_size]);
         let with_matrices = |(layer, vectors)| tensors.matrices_of(config, layer, vectors);
         let layers = vectors.into_iter().enumerate().map(with_matrices).collect();
-        let head = match config.tie_word_embeddings {
-            true => embedding.clone(),
-            false => tensors.add("lm_head.weight".into(), &[config.vocab_size, config.hidden_size]),
+        let head = match config.has_matrix_head() {
+            false => embedding.clone(),
+            true => tensors.add("lm_head.weight".into(), &[config.vocab_size, config.hidden_size]),
         };
         let Tensors { list: tensors, length } = tensors;
-        let mut layout =
-            Self { tensors, layers, final_norm, embedding, head, vectors: all_vectors, matrices: Vec::new(), length };
+        let (vectors, matrices) = (all_vectors, Vec::new());
+        let mut layout = Self { tensors, layers, final_norm, embedding, head, score, vectors, matrices, length };
         layout.matrices = layout.matrices_of(config);
         layout
     }
@@ -100,7 +107,7 @@ impl Layout {
     fn matrices_of(&self, config: &ModelConfig) -> Vec<MatrixLayout> {
         let product = |it: Projection| MatrixLayout { place: self.projection(it), inputs: it.inputs(config) };
         let embedding = MatrixLayout { place: self.embedding.clone(), inputs: config.hidden_size };
-        let of_its_own = (!config.tie_word_embeddings).then_some(embedding);
+        let of_its_own = config.has_matrix_head().then_some(embedding);
         Projection::all(config.num_hidden_layers).map(product).chain(of_its_own).collect()
     }
 
@@ -208,8 +215,10 @@ mod tests {
     fn the_layout_holds_as_many_numbers_as_the_configuration_counts() {
         for architecture in Architecture::ALL {
             for tie_word_embeddings in [true, false] {
-                let config = ModelConfig { architecture, tie_word_embeddings, ..tiny_config() };
-                assert_eq!(Layout::new(&config).length, config.parameter_count());
+                for head in [ModelHead::NextToken, ModelHead::Score] {
+                    let config = ModelConfig { architecture, tie_word_embeddings, head, ..tiny_config() };
+                    assert_eq!(Layout::new(&config).length, config.parameter_count());
+                }
             }
         }
     }

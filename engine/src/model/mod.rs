@@ -1,6 +1,6 @@
 //! What a model is: its dimensions, its numbers, and what they take.
 //!
-//! - [`config`], [`architecture`], [`rope_scaling`]: what `config.json` says.
+//! - [`config`], [`architecture`], [`model_head`], [`rope_scaling`]: what `config.json` says.
 //! - [`projection`], [`layout`]: the decoder's products, and where every number of them stands; [`lora_module`]: the
 //!   matrices that those are made of.
 //! - [`weights`]: one version of the numbers; [`products`]: products with it, on the processors or on a device.
@@ -13,6 +13,7 @@ pub(crate) mod element_type;
 pub(crate) mod layout;
 pub(crate) mod lora_module;
 pub(crate) mod memory;
+pub(crate) mod model_head;
 pub(crate) mod pass_sizes;
 pub(crate) mod products;
 pub(crate) mod projection;

@@ -1,6 +1,7 @@
 use crate::adapters::adapter::{AdapterRun, adapt};
 use crate::adapters::policy::Policy;
-use crate::kernels::{LogSoftmax, add_entropy_gradient, softmax_gradient};
+use crate::kernels::{LogSoftmax, add_entropy_gradient, dot, softmax_gradient};
+use crate::model::model_head::ModelHead;
 use crate::model::pass_sizes::chunk_rows;
 use crate::model::projection::Projection;
 use crate::passes::backward::ProductScratch;
@@ -54,9 +55,13 @@ pub(crate) struct HeadScratch {
     row_gradients: Vec<f32>,
 }
 
-/// The logprob of every prediction, from what the decoder left for the head.
+/// The logprob of every prediction, from what the decoder left for the head; of a model whose head is a score, that in its
+/// place.
 pub(crate) fn score(policy: &Policy, normed: &[f32], predictions: &mut [Prediction], scratch: &mut HeadScratch) {
     let config = &policy.weights.model.config;
+    if config.head == ModelHead::Score {
+        return read_scores(policy, normed, predictions);
+    }
     for mut chunk in row_chunks(predictions, chunk_rows(config)) {
         compute_logits(policy, normed, rows_of(&chunk), scratch);
         for (of_row, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(config.vocab_size)) {
@@ -108,6 +113,10 @@ pub(crate) fn score_backward(
     let config = &policy.weights.model.config;
     let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
     normed_gradient.fill(0.0);
+    if config.head == ModelHead::Score {
+        read_scores(policy, normed, predictions);
+        return differentiate_scores(policy, normed, predictions, normed_gradient, gradient);
+    }
     let are_known = logits == Logits::OfLastChunk && predictions.len() <= chunk_rows(config);
     for mut chunk in row_chunks(predictions, chunk_rows(config)) {
         if !are_known {
@@ -124,6 +133,35 @@ pub(crate) fn score_backward(
             let sums = &mut normed_gradient[row * hidden..][..hidden];
             sums.iter_mut().zip(from).for_each(|(sum, value)| *sum += value);
         }
+    }
+}
+
+/// The score of the row of every prediction, as its logprob.
+fn read_scores(policy: &Policy, normed: &[f32], predictions: &mut [Prediction]) {
+    let weights = &policy.weights;
+    let (hidden, score) = (weights.model.config.hidden_size, &weights.vectors[weights.model.layout.score.clone()]);
+    for prediction in predictions {
+        prediction.logprob = dot(score, &normed[prediction.row * hidden..][..hidden]);
+        prediction.entropy = 0.0;
+    }
+}
+
+/// The gradients of the summed loss by the rows and by the score's weights, which are trained with all others.
+fn differentiate_scores(
+    policy: &Policy,
+    normed: &[f32],
+    predictions: &[Prediction],
+    normed_gradient: &mut [f32],
+    gradient: &mut [f32],
+) {
+    let weights = &policy.weights;
+    let (hidden, place) = (weights.model.config.hidden_size, weights.model.layout.score.clone());
+    let (score, own) = (&weights.vectors[place.clone()], &mut gradient[place]);
+    for prediction in predictions {
+        let (slope, row) = (prediction.loss.slope(prediction.logprob), prediction.row * hidden);
+        let sums = normed_gradient[row..][..hidden].iter_mut().zip(score);
+        sums.for_each(|(sum, weight)| *sum += slope * weight);
+        own.iter_mut().zip(&normed[row..][..hidden]).for_each(|(sum, value)| *sum += slope * value);
     }
 }
 

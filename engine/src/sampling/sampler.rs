@@ -15,6 +15,7 @@ use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
 use crate::grammars::vocabulary::Vocabulary;
 use crate::grammars::{Grammar, Grammars};
+use crate::model::model_head::ModelHead;
 use crate::model::weights::Weights;
 use crate::sampling::generation::Generation;
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
@@ -104,6 +105,7 @@ impl Sampler for EmbeddedSampler {
 
     async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
         let snapshot = self.snapshot();
+        refuse_score_head(&snapshot.0.policy.weights)?;
         self.info_of(&snapshot.0.policy.weights).check_scored(prompt)?;
         let prompt = prompt.to_vec();
         let score =
@@ -185,6 +187,7 @@ impl EmbeddedSampler {
         published: Arc<Published>,
         request: SampleRequest,
     ) -> Result<SampleStream, BackendError> {
+        refuse_score_head(&published.policy.weights)?;
         self.info_of(&published.policy.weights).check(&request)?;
         let stops = StopSequences::new(&request.stop_sequences, self.vocabulary.as_ref())?;
         let grammar = self.grammar(&request).await?;
@@ -208,6 +211,16 @@ impl Drop for EmbeddedSampler {
         {
             tracing::error!("the sampler's thread had panicked");
         }
+    }
+}
+
+/// Refuses a model that predicts no token.
+fn refuse_score_head(weights: &Weights) -> Result<(), BackendError> {
+    match weights.model.config.head {
+        ModelHead::NextToken => Ok(()),
+        ModelHead::Score => Err(BackendError::InvalidRequest {
+            message: "the model is a reward model: its head is a score, and it predicts no token".to_owned(),
+        }),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::device::open_device::OpenDevice;
 use crate::error::EngineError;
 use crate::model::config::ModelConfig;
 use crate::model::memory::{MemoryNeed, activation_budget};
+use crate::model::model_head::ModelHead;
 use crate::model::pass_sizes::shard_count;
 use crate::model::weights::{Model, Weights};
 use crate::optimizer::{AdamState, check, gather};
@@ -327,6 +328,7 @@ impl LearnerState {
         loss: LossFunction,
         reported: ReportedLogprobs,
     ) -> Result<ForwardBackward, EngineError> {
+        self.refuse_score_head()?;
         let known = if needs_logprobs(loss) { self.forward(data)? } else { Vec::new() };
         let examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
@@ -340,6 +342,7 @@ impl LearnerState {
         loss: LossFunction,
         entropy_weight: f32,
     ) -> Result<ForwardBackward, EngineError> {
+        self.refuse_score_head()?;
         let known = if needs_logprobs(loss) { self.forward(data)? } else { Vec::new() };
         let mut examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
@@ -363,6 +366,11 @@ impl LearnerState {
         data: &[Datum],
         comparisons: &Comparisons,
     ) -> Result<ForwardBackward, EngineError> {
+        if comparisons.loss.is_of_scores() != (self.policy.weights.model.config.head == ModelHead::Score) {
+            let message =
+                "a loss of scores is for a model whose head is a score, and any other for one that predicts tokens";
+            return Err(EngineError::Request { message: message.to_owned() });
+        }
         let compared = Compared::new(comparisons);
         let examples = self.examples(data, |_, datum| Ok(trained_targets(datum)))?;
         let hands = compared.deal(examples, self.shards.len());
@@ -370,6 +378,17 @@ impl LearnerState {
             shard.score_backward_comparisons(policy, hand, &compared)
         };
         Ok(summed(self.in_shards(hands, work)?))
+    }
+
+    /// Refuses losses of tokens to a model that predicts none.
+    fn refuse_score_head(&self) -> Result<(), EngineError> {
+        match self.policy.weights.model.config.head {
+            ModelHead::NextToken => Ok(()),
+            ModelHead::Score => Err(EngineError::Request {
+                message: "the model is a reward model: its head is a score, and losses of tokens are not for it"
+                    .to_owned(),
+            }),
+        }
     }
 
     fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {

@@ -146,6 +146,7 @@ impl ModelShape {
             rope_theta: 1e6,
             rope_scaling: RopeScaling::default(),
             tie_word_embeddings: self.is_tied,
+            head: Default::default(),
             other: serde_json::Map::new(),
         }
     }

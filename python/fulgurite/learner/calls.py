@@ -54,7 +54,16 @@ class Calls:
             ranks = Ranks()
             if "rank" in header:
                 ranks = Ranks.join(header["rank"], header["processes"], header["store"], device)
-            policy = Policy(model, lora, header["seed"], device, header["dtype"], shares_gpu=shares_gpu, ranks=ranks)
+            policy = Policy(
+                model,
+                lora,
+                header["seed"],
+                device,
+                header["dtype"],
+                shares_gpu=shares_gpu,
+                ranks=ranks,
+                head=header.get("head", "as_written"),
+            )
             self._learner = Learner(policy, header["max_tokens_per_pass"], header["gradient_checkpointing"])
         except (RuntimeError, MemoryError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):

@@ -158,6 +158,9 @@ class Learner:
         """Add a loss's gradient to what has accumulated, less so much of the entropy that predicts each trained target."""
         self._check(data)
         data.check_inputs(loss.name)
+        if self.policy.has_score:
+            message = "the model is a reward model: its head is a score, and losses of tokens are not for it"
+            raise LearnerError(Fault.INVALID_REQUEST, message)
 
         def learn(one: Pass) -> tuple[Tensor, Tensor, Tensor]:
             hidden, slots = one.hidden(), one.slots
@@ -183,6 +186,9 @@ class Learner:
             if inputs != Inputs.WEIGHTS:
                 message = f"datum {index} of the comparisons carries no weights"
                 raise LearnerError(Fault.INVALID_REQUEST, message)
+        if (comparisons.loss["name"] == "bradley_terry") != self.policy.has_score:
+            message = "a loss of scores is for a model whose head is a score, and any other for one that predicts tokens"
+            raise LearnerError(Fault.INVALID_REQUEST, message)
         groups = [list(comparisons.datums(place)) for place in range(len(comparisons.ranges))]
         place_of = {index: place for place, group in enumerate(groups) for index in group}
 

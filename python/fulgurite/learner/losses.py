@@ -121,10 +121,18 @@ class Comparisons:
         if loss["name"] == "with_likelihood":
             likelihood = loss["likelihood"]["scale"]
             loss = {**loss, "name": loss["likelihood"]["of"]}
+        others: list[dict[str, Any]] = []
+        if loss["name"] == "with_others":
+            others = loss["others"]["list"]
+            loss = {**loss, "name": loss["others"]["of"]}
         if loss["name"] == "kto":
             values, slopes = self._kto(ratios, there)
         else:
-            values, slopes = _pairs(loss, logprobs, weights.clamp(min=torch.finfo(torch.float64).tiny), ratios)
+            weights = weights.clamp(min=torch.finfo(torch.float64).tiny)
+            values, slopes = _pairs(loss, logprobs, weights, ratios)
+            for other in others:
+                value, slope = _pairs(other["loss"], logprobs, weights, ratios)
+                values, slopes = values + other["weight"] * value, slopes + other["weight"] * slope
             both = there.all(1)
             values, slopes = values.where(both, 0.0), slopes.where(both[:, None], 0.0)
         values, slopes = self.scale * values, self.scale * slopes
@@ -148,7 +156,12 @@ class Comparisons:
 
 def _pairs(loss: dict[str, Any], logprobs: Tensor, weights: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
     """Return value and slopes of losses that need both answers."""
-    name, beta = loss["name"], loss["beta"]
+    name = loss["name"]
+    if name == "bradley_terry":
+        x, total, centering = logprobs[:, 0] - logprobs[:, 1], logprobs.sum(1), loss["centering"]
+        slope, centered = torch.sigmoid(-x), 2 * centering * total
+        return centering * total**2 - _log_sigmoid(x), torch.stack([centered - slope, centered + slope], 1)
+    beta = loss["beta"]
     if name in ("dpo", "hinge", "robust"):
         value, slope = _of_margin(loss, beta * (ratios[:, 0] - ratios[:, 1]))
         return value, torch.stack([beta * slope, -beta * slope], 1)

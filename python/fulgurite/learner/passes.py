@@ -101,7 +101,7 @@ class Pass:
         return self.policy.hidden(self._tokens, self._positions, self._ends)[self._predicting]
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Return the logprob of each slot."""
+        """Return the logprob of each slot; of a model whose head is a score, that."""
         found = [self._logprobs(hidden, rows, slots)[0] for rows, slots in self._chunks]
         return torch.cat(found) if found else hidden.new_zeros(0)
 
@@ -121,6 +121,8 @@ class Pass:
             logits = logits / self._temperature
         normaliser = torch.logsumexp(logits, -1)
         row = self._row[slots] - rows.start
+        if self.policy.has_score:
+            return logits[row, 0], logits, normaliser
         return logits[row, self.slots.target[slots]] - normaliser[row], logits, normaliser
 
     def learn(self, hidden: Tensor, slopes: Slopes, entropy_weight: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:

@@ -67,8 +67,12 @@ class Policy:
         *,
         shares_gpu: bool = False,
         ranks: Ranks | None = None,
+        head: str = "as_written",
     ) -> None:
-        """Open a model's directory; on the CPU where the GPU is another's until the first pass."""
+        """Open a model's directory; on the CPU where the GPU is another's until the first pass.
+
+        With the head "score" the model gives a score in the place of logits, which is 0 at first where the directory has none.
+        """
         self.path, self.lora, self._shares_gpu = path, lora, shares_gpu
         self.ranks = ranks or Ranks()
         self.device = _device(device)
@@ -79,10 +83,19 @@ class Policy:
             raise LearnerError(Fault.CONFIGURATION, message)
         self.dtype = torch.bfloat16 if self.quantized else _DTYPES[usual if dtype == "auto" else dtype]
         torch.manual_seed(seed)
+        written = _has_score(path)
+        self.has_score = written or head == "score"
+        if self.has_score and lora is not None:
+            raise LearnerError(Fault.CONFIGURATION, "a score is trained with all weights: leave [[models]] lora_rank out")
         self.model = self._open()
+        if self.has_score and not written:
+            with torch.no_grad():
+                self.model.score.weight.zero_()
         self.decoder: Any = getattr(self.model, self.model.base_model_prefix)
         config = self.model.config.get_text_config()
-        self.vocabulary_size: int = self.model.get_output_embeddings().weight.shape[0]
+        self.vocabulary_size: int = self.model.get_input_embeddings().weight.shape[0]
+        if not self.has_score:
+            self.vocabulary_size = self.model.get_output_embeddings().weight.shape[0]
         self.context_length: int = config.max_position_embeddings
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         for module in self.model.modules():  # nothing random: a step follows from its data
@@ -93,7 +106,7 @@ class Policy:
         else:
             self._add_adapter(lora)
         self._spread_over_processes(config.num_hidden_layers)
-        self.head: Any = self.model.get_output_embeddings()
+        self.head: Any = self.model.score if self.has_score else self.model.get_output_embeddings()
         self._trained = self._trained_by_name()
         self._reference: dict[str, Tensor] | None = None
         self.packs = True
@@ -130,6 +143,9 @@ class Policy:
         if self.quantized:
             options |= {"quantization_config": _quantization(dtype), "device_map": {"": self.device}}
         load = transformers.AutoModelForCausalLM.from_pretrained
+        if self.has_score:
+            load = transformers.AutoModelForSequenceClassification.from_pretrained
+            config.num_labels = 1
         try:
             return load(self.path, attn_implementation=self._attention(), **options)
         except ValueError as error:
@@ -201,23 +217,30 @@ class Policy:
             (found * 0).sum().backward()
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits of some outputs of the decoder, in float32."""
+        """Return the logits of some outputs of the decoder, in float32; of a score, the one number."""
         logits = self.head(hidden).float()
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         return logits
+
+    def _outputs(self, hidden: Tensor) -> Tensor:
+        """Return what passes are compared by: logprobs of all tokens, or the score."""
+        logits = self.logits(hidden)
+        return logits if self.has_score else logits.log_softmax(-1)
 
     def _check_head(self) -> None:
         """Hold passes as they are computed here against the model's own, and see whether it tells packed rows apart."""
         ids = torch.arange(7, device=self.head.weight.device) % self.vocabulary_size
         places = torch.arange(len(ids), device=ids.device)
         with torch.no_grad(), self.computing():
-            own = self.logits(self.hidden(ids, places)).log_softmax(-1)
-            whole = self.model(input_ids=ids[None], use_cache=False).logits[0].float().log_softmax(-1)
+            own = self._outputs(self.hidden(ids, places))
+            whole = self.model(input_ids=ids[None], use_cache=False).logits[0].float()
+            # A score is of the last token alone.
+            own, whole = (own[-1], whole) if self.has_score else (own, whole.log_softmax(-1))
             row = self.hidden(ids.flip(0).repeat(2), places.repeat(2))[len(ids) :]
             alone = self.hidden(ids.flip(0), places)
-            packed = self.logits(row).log_softmax(-1)
-            apart = self.logits(alone).log_softmax(-1)
+            packed = self._outputs(row)
+            apart = self._outputs(alone)
         limit = _LARGEST_DIFFERENCE[self.dtype]
         if not float((own - whole).abs().max()) < limit:
             message = f"the head of {type(self.model).__name__} computes something that the torch learner does not"
@@ -248,9 +271,9 @@ class Policy:
         try:
             with torch.no_grad(), self.computing():
                 shared = self.hidden(*(it.to(device) for it in (rows.tokens, rows.positions, rows.ends)))
-                found = torch.cat([self.logits(shared[path.to(device)]) for path in rows.paths]).log_softmax(-1)
+                found = torch.cat([self._outputs(shared[path.to(device)]) for path in rows.paths])
                 alone = [self.hidden(it.to(device), torch.arange(len(it), device=device)) for it in sequences]
-                expected = torch.cat([self.logits(it) for it in alone]).log_softmax(-1)
+                expected = torch.cat([self._outputs(it) for it in alone])
         except Exception as error:  # what a kernel of this device cannot do is told in many ways
             if self.ranks.size > 1:
                 raise
@@ -296,6 +319,9 @@ class Policy:
         if self.lora is None:
             config = {**read_json(self.path / "config.json"), "dtype": "float32"}
             config.pop("torch_dtype", None)
+            if self.has_score:
+                config["architectures"] = [type(self.model).__name__]
+                config |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
             new.write("config.json", _text(config))
             new.write_tensors(WEIGHTS, tensors)
             new.copy_tokenizer(self.path)
@@ -337,6 +363,12 @@ class Policy:
         with torch.no_grad():
             for name, it in self._trained.items():
                 local(it).copy_(local(spread_like(tensors[name], it)))
+
+
+def _has_score(path: Path) -> bool:
+    """Whether a model's directory has a score for a head."""
+    names = read_json(path / "config.json").get("architectures") or []
+    return any(name.endswith("ForSequenceClassification") for name in names)
 
 
 def _device(name: str) -> torch.device:

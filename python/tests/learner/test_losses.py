@@ -62,6 +62,11 @@ def pair_loss(loss: dict[str, Any], sums: Any, weights: Any, references: Any) ->
     log_sigmoid = torch.nn.functional.logsigmoid
     ratios, means = sums - references, sums / weights
     name, beta = loss["name"], loss["beta"]
+    if name == "with_others":
+        whole = pair_loss({**loss, "name": loss["others"]["of"]}, sums, weights, references)
+        for other in loss["others"]["list"]:
+            whole = whole + other["weight"] * pair_loss(other["loss"], sums, weights, references)
+        return whole
     margin = beta * (ratios[:, 0] - ratios[:, 1])
     if name == "hinge":
         return torch.relu(1 - margin)
@@ -98,6 +103,12 @@ LOSSES = [
     {"name": "apo_down", "beta": 0.25},
     {"name": "simpo", "beta": 2.0, "gamma": 0.5},
     {"name": "kto", "beta": 0.1, "baseline": 0.5, "desirable_weight": 1.0, "undesirable_weight": 1.5},
+    {
+        "name": "with_others",
+        "beta": 0.1,
+        "label_smoothing": 0.0,
+        "others": {"of": "dpo", "list": [{"loss": {"name": "apo_zero", "beta": 0.25}, "weight": 0.5}]},
+    },
 ]
 
 
@@ -137,13 +148,21 @@ def test_certain_and_hopeless_answers_have_finite_losses(loss: dict[str, Any]) -
 def test_comparisons_have_the_values_and_gradients_of_trl(name: str) -> None:
     theirs = TRL["preferences"][name]
     numbers = theirs["parameters"]
-    loss: dict[str, Any] = {"name": name, "label_smoothing": 0.0, **numbers}
-    if name not in ("hinge", "robust", "apo_zero", "apo_down", "simpo"):
-        loss["name"] = "dpo"
+    named = numbers.get("loss_type", [name])
+    kinds = [{**numbers, "name": "dpo" if it == "sigmoid" else it} for it in named if it != "sft"]
+    kinds = [{"label_smoothing": 0.0, **it} for it in kinds]
+    shares = numbers.get("weights", [1.0] * len(named))
+    weighed = [share for share, it in zip(shares, named, strict=True) if it != "sft"]
+    loss: dict[str, Any] = kinds[0]
+    if len(kinds) > 1:
+        others = zip(kinds[1:], weighed[1:], strict=True)
+        more = [{"loss": it, "weight": share / weighed[0]} for it, share in others]
+        loss = {**loss, "name": "with_others", "others": {"of": loss["name"], "list": more}}
     pairs = [[pair["chosen"], pair["rejected"]] for pair in TRL["pairs"]]
-    if "weights" in numbers:
+    if "sft" in named:
         tokens = sum(len(chosen["logprobs"]) for chosen, _ in pairs)
-        loss |= {"name": "with_likelihood", "likelihood": {"of": "dpo", "scale": numbers["weights"][1] / tokens}}
+        likelihood = {"of": loss["name"], "scale": shares[named.index("sft")] / tokens}
+        loss = {**loss, "name": "with_likelihood", "likelihood": likelihood}
     tail = numbers.get("ld_alpha", 1.0)
     weights = []
     for pair in pairs:
@@ -162,7 +181,7 @@ def test_comparisons_have_the_values_and_gradients_of_trl(name: str) -> None:
 
     counts = torch.tensor([[float(it.sum()) for it in pair] for pair in weights], dtype=torch.float64)
     ranges = [[2 * i, 2 * i + 1, 2 * i + 1, 2 * i + 2] for i in range(len(pairs))]
-    compared = Comparisons(loss, 1 / len(pairs), ranges, sums("reference"))
+    compared = Comparisons(loss, weighed[0] / len(pairs), ranges, sums("reference"))
     value, slope = compared.cost(list(range(len(pairs))), sums("logprobs"), counts)
     assert abs(float(value.sum()) - theirs["value"]) < 1e-6
     for answer, gradient in enumerate(theirs["gradient"]):
@@ -189,3 +208,15 @@ def test_tokens_have_the_values_and_gradients_of_trl(name: str) -> None:
         sum_of_values += share * float(value.sum())
         torch.testing.assert_close(share * slope, torch.tensor(gradient), atol=1e-6, rtol=1e-5)
     assert abs(sum_of_values - theirs["value"]) < 1e-5
+
+
+@pytest.mark.parametrize("name", TRL["rewards"])
+def test_scores_have_the_values_and_gradients_of_trl(name: str) -> None:
+    theirs = TRL["rewards"][name]
+    scores = torch.tensor(TRL["scores"], dtype=torch.float64)
+    loss = {"name": "bradley_terry", "centering": theirs["center_rewards_coefficient"] or 0.0}
+    ranges = [[2 * i, 2 * i + 1, 2 * i + 1, 2 * i + 2] for i in range(len(scores))]
+    compared = Comparisons(loss, 1 / len(scores), ranges, torch.zeros_like(scores))
+    value, slope = compared.cost(list(range(len(scores))), scores, torch.ones_like(scores))
+    assert abs(float(value.sum()) - theirs["value"]) < 1e-6
+    torch.testing.assert_close(slope, torch.tensor(theirs["gradient"], dtype=torch.float64))

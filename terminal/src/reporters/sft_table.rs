@@ -27,7 +27,7 @@ const CONVERSATIONS: [Column; 6] = [
 /// Of comparisons.
 const COMPARISONS: [Column; 7] = [
     Column("epoch", 5, &["epoch"], 0),
-    Column("loss", 9, &["dpo_loss", "ipo_loss", "orpo_loss", "simpo_loss", "kto_loss"], 4),
+    Column("loss", 9, &["dpo_loss", "ipo_loss", "orpo_loss", "simpo_loss", "kto_loss", "bradley_terry_loss"], 4),
     Column("accuracy", 9, &["accuracy"], 3),
     Column("margin", 9, &["margin"], 4),
     Column("valid acc", 9, &["test/accuracy"], 3),

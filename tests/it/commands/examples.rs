@@ -156,6 +156,13 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
     let chat_sft: &[(&str, &str)] = &[("nats a token before", "test/nll"), ("nats a token after", "test/nll")];
     let dpo_shorter: &[(&str, &str)] =
         &[("accuracy before", "test/accuracy"), ("accuracy after", "test/accuracy"), ("margin after", "test/margin")];
+    let simpo: &[(&str, &str)] = &[
+        ("accuracy before", "test/accuracy"),
+        ("accuracy after", "test/accuracy"),
+        ("margin after", "test/margin"),
+        ("nats a token before", "test/nll"),
+        ("nats a token after", "test/nll"),
+    ];
     let wordle: &[(&str, &str)] = &[
         ("won before", "test/env/all/won"),
         ("won after", "test/env/all/won"),
@@ -199,6 +206,7 @@ fn the_figures_of_readmes_are_those_of_their_curves() {
         ("local_search", "### What was measured", "search-seed-", 3, search),
         ("chat_sft", "## What to expect", "style-seed-", 3, chat_sft),
         ("dpo_shorter", "## What to expect", "dpo-seed-", 3, dpo_shorter),
+        ("dpo_shorter", "### SimPO", "simpo-seed-", 3, simpo),
         ("wordle", "## What is learnt", "wordle-seed-", 3, wordle),
         ("two_players", "## The score", "two-players-seed-", 3, players),
         ("twenty_questions", "## The run", "twenty-seed-", 3, twenty),

@@ -312,6 +312,7 @@ pub fn tiny_weights(directory: &Path, context_length: usize, name: &str, seed: u
         rope_theta: 10_000.0,
         rope_scaling: Default::default(),
         tie_word_embeddings: true,
+        head: Default::default(),
         other: json!({ "eos_token_id": opened.eos_ids() }).as_object().unwrap().clone(),
     };
     let path = directory.join(name);

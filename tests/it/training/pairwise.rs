@@ -45,6 +45,21 @@ fn a_judge_of_another_kind_and_numbers_that_cannot_be_are_refused_by_name() {
     for (lines, expected) in [
         ("pairwise = { judge = \"nobody\" }", "pairwise.judge = \"nobody\": there is no such [[models]]"),
         ("pairwise = { jugde = \"shorter\" }", "jugde"),
+        ("pairwise = { judge = \"shorter\", reward = \"score\" }", "`shorter` has no score"),
+        ("pairwise = { judge = \"shorter\", undecided_limit = 1.5 }", "[trainer] pairwise.undecided_limit is 1.5"),
+        (
+            "objective = \"reward_model\"\nsource = { comparisons = \"pairs.jsonl\" }\npreference = { centering = 0.1 }",
+            "[trainer] preference.centering is of preference.head = \"score\"",
+        ),
+        (
+            "objective = \"dpo\"\nsource = { comparisons = \"pairs.jsonl\" }\npreference = { losses = [{ loss = \"sft\" }] }",
+            "[trainer] preference.losses has \"sft\" alone",
+        ),
+        (
+            "objective = \"dpo\"\nsource = { comparisons = \"pairs.jsonl\" }\n\
+             preference = { sft_weight = 0.5, losses = [{ loss = \"sigmoid\" }] }",
+            "[trainer] preference.losses is in place of preference.loss",
+        ),
         ("pairwise = { judge = \"shorter\" }\nharvest = {}", "[trainer] pairwise compares the rollouts of a group"),
         (
             "objective = \"reward_model\"\nsource = { rollouts = \"reward > 0\" }",
@@ -108,4 +123,50 @@ fn a_model_learns_which_answer_is_better_and_judges_the_answers_of_a_group() {
     project.change_config(&model, "[base]");
     let shorter = project.train("shorter", &[]).pop().unwrap();
     assert!(weights(&by_model) != weights(&shorter), "another judge is another run");
+}
+
+#[test]
+fn a_model_scores_answers_and_its_score_is_a_judge_and_a_reward() {
+    let project = Project::new(SAME, STEPS);
+    project.change_config("max_steps = 8", "max_steps = 2");
+    project.train("base", &["--max-steps", "1"]);
+    let row = |n: usize| json!({ "prompt": format!("{n}"), "chosen": "aa", "rejected": "zz" });
+    let rows: String = (0..60).map(|n| format!("{}\n", row(n))).collect();
+    std::fs::write(project.path("pairs.jsonl"), rows).unwrap();
+    let reward_model = "[run]\nname = \"rm\"\n[[models]]\nname = \"rm\"\nbackend = \"embedded\"\npath = \"model-1\"\n\
+                        [trainer]\nobjective = \"reward_model\"\nbatch_size = 8\nepochs = 4\nlearning_rate = 1e-2\n\
+                        preference = { head = \"score\", centering = 0.01 }\n\
+                        source = { comparisons = \"pairs.jsonl\", validation = 0.2 }\n";
+    std::fs::write(project.path("rm.toml"), reward_model).unwrap();
+    let mut command = fulgurite(["train", "--json"]);
+    command.arg(project.path("rm.toml")).arg("--run-directory").arg(project.path("rm"));
+    let mut steps = Ran::from(command.output().unwrap()).json_lines();
+    let summary = steps.pop().unwrap();
+    assert_eq!(numbers(&steps, "num_loss_tokens")[0], 16.0, "of each answer the last token");
+    assert!((numbers(&steps, "bradley_terry_loss")[0] - std::f64::consts::LN_2).abs() < 1e-12, "a score begins at 0");
+    let accuracy = *numbers(&steps, "test/accuracy").last().unwrap();
+    assert!(accuracy > 0.9, "{steps:?}");
+    let pairs: f64 = ["below_0.5", "0.5_to_1", "1_to_2", "from_2"]
+        .iter()
+        .filter_map(|bucket| numbers(&steps, &format!("test/pairs_by_margin/{bucket}")).last().copied())
+        .sum();
+    assert!(pairs >= 12.0, "{steps:?}");
+    let judge = summary["checkpoint"].as_str().unwrap();
+    let config = std::fs::read_to_string(std::path::Path::new(judge).join("config.json")).unwrap();
+    assert!(config.contains("ForSequenceClassification") && config.contains("LABEL_0"), "{config}");
+
+    // It is no policy.
+    let model = format!("[[models]]\nname = \"judge\"\nbackend = \"embedded\"\npath = \"{judge}\"\n\n[base]");
+    project.change_config("[base]", &model);
+    project.change_config("group_size = 4", "group_size = 4\npairwise = { judge = \"judge\" }");
+    let wins = project.train("wins", &[]);
+    let shares = numbers(&wins[..wins.len() - 1], "env/all/reward/total");
+    assert!(shares.iter().all(|share| (share - 0.5).abs() < 1e-9), "{shares:?}");
+    project.change_config("judge = \"judge\" }", "judge = \"judge\", reward = \"score\" }");
+    let mut scored = project.train("scored", &[]);
+    let end = scored.pop().unwrap();
+    project.account("scored", &end);
+    let rewards = numbers(&scored, "env/all/reward/total");
+    assert!(rewards.iter().all(|reward| reward.is_finite() && (reward - 0.5).abs() > 1e-6), "{rewards:?}");
+    assert!(weights(wins.last().unwrap()) != weights(&end), "another reward is another run");
 }

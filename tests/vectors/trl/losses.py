@@ -2,8 +2,8 @@
 
     PYTHONPATH=TRL python3 tests/vectors/trl/losses.py [FILE]    # needs trl 1.16.0; writes losses.json beside this file
 
-`DPOTrainer._compute_loss`, `CPOTrainer.cpo_loss` (SimPO) and `GRPOTrainer._compute_loss` are called as they are, over a model that
-answers with the numbers below. What they need of a trainer is a plain object.
+`DPOTrainer._compute_loss`, `CPOTrainer.cpo_loss` (SimPO), `RewardTrainer.compute_loss` and `GRPOTrainer._compute_loss` are called
+as they are, over a model that answers with the numbers below. What they need of a trainer is a plain object.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import torch
 import trl
 from trl.experimental.cpo.cpo_trainer import CPOTrainer
 from trl.trainer import dpo_trainer, grpo_trainer
+from trl.trainer.reward_trainer import RewardTrainer
 
 torch.manual_seed(40)
 torch.set_default_dtype(torch.float64)
@@ -132,7 +133,28 @@ PREFERENCES = {
     "apo_down": {"loss_type": ["apo_down"], "beta": 0.25},
     "sigmoid_with_sft": {"loss_type": ["sigmoid", "sft"], "beta": 0.1, "weights": [1.0, 0.5]},
     "length_desensitized": {"loss_type": ["sigmoid"], "beta": 0.1, "ld_alpha": 0.25},
+    "three": {"loss_type": ["sigmoid", "apo_zero", "sft"], "beta": 0.25, "weights": [0.75, 0.5, 0.125]},
+    "hinge_and_robust": {
+        "loss_type": ["hinge", "robust"], "beta": 0.5, "label_smoothing": 0.125, "weights": [2.0, 0.25]},
 }
+
+# Scores of the chosen and of the rejected answer of each comparison.
+SCORES = [(1.5, -0.25), (-0.75, 0.5), (3.0, 2.875), (0.0, 0.0)]
+REWARDS = {"plain": None, "centered": 0.125}
+
+
+def reward(center_rewards_coefficient):
+    """Of `RewardTrainer.compute_loss`, with the gradient by each score."""
+    leaves = [torch.tensor([pair[side] for pair in SCORES]).requires_grad_() for side in (0, 1)]
+    logits = torch.cat(leaves)[:, None]
+    model = lambda **_: types.SimpleNamespace(logits=logits)
+    trainer = types.SimpleNamespace(
+        model=Model(None), args=types.SimpleNamespace(center_rewards_coefficient=center_rewards_coefficient),
+        accelerator=Accelerator(), _metrics={"train": defaultdict(list)}, _total_train_tokens=0, _tp_size=1)
+    value = RewardTrainer.compute_loss(trainer, model, {"attention_mask": torch.ones(2 * len(SCORES), 3)})
+    value.backward()
+    gradient = list(zip(*(leaf.grad.tolist() for leaf in leaves)))
+    return {"center_rewards_coefficient": center_rewards_coefficient, "value": value, "gradient": gradient}
 
 
 def rollouts():
@@ -204,6 +226,8 @@ def main():
     parameters = {"beta": 2.0, "gamma": 0.5}
     value, gradient = simpo(pairs, **parameters)
     made["preferences"]["simpo"] = {"parameters": parameters, "value": value, "gradient": gradient}
+    made["scores"] = SCORES
+    made["rewards"] = {name: reward(coefficient) for name, coefficient in REWARDS.items()}
     for name, parameters in POLICIES.items():
         made["policies"][name] = {"parameters": parameters, **policy(rows, **parameters)}
     file = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).with_suffix(".json")

@@ -39,6 +39,7 @@ fn tiny_config() -> ModelConfig {
         rope_scaling: Default::default(),
         rms_norm_eps: 1e-6,
         tie_word_embeddings: true,
+        head: Default::default(),
         other: Default::default(),
     }
 }

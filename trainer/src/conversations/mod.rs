@@ -15,6 +15,7 @@ mod recorded_comparisons;
 mod rendering;
 mod row_form;
 mod row_rules;
+mod scored_datum;
 mod sequences;
 mod soft_targets;
 mod split_data;
@@ -32,6 +33,7 @@ pub(crate) use self::recorded_comparisons::RecordedComparisons;
 pub(crate) use self::rendering::Rendering;
 pub use self::row_form::CONVERSATION_KEYS;
 pub(crate) use self::row_rules::{FilePart, RowRules};
+pub(crate) use self::scored_datum::scored_datum;
 pub(crate) use self::sequences::{
     ComparedExample, Example, FirstSkipped, FoundForm, Likeliest, MarksAsText, Rendered, Sequences,
 };

@@ -119,13 +119,16 @@ pub enum TrainError {
     /// A judge of comparisons says no letter.
     #[error(
         "the judge of [trainer] pairwise said neither letter of {undecided} of {comparisons} comparisons, so that nothing \
-         can be learnt of them (it said {answer:?}): name a model that objective = \"reward_model\" has trained"
+         can be learnt of them (it said {answer:?}; pairwise.undecided_limit = {limit}): name a model that objective = \
+         \"reward_model\" has trained"
     )]
     JudgeUndecided {
         /// Comparisons without a letter.
         undecided: u64,
         /// All comparisons of the batch.
         comparisons: u64,
+        /// The greatest share of them that may have none.
+        limit: f64,
         /// What it said in place of one.
         answer: String,
     },

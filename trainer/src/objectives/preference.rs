@@ -15,7 +15,8 @@ use serde_json::Map;
 use super::objective::{Lesson, LossPart, Measurement, Objective, Pass};
 use super::preference_scores::PreferenceScores;
 use super::reference::Reference;
-use crate::conversations::ComparedExample;
+use crate::conversations::{ComparedExample, scored_datum};
+use crate::options::LossTerms;
 use crate::sources::{ConversationBatch, DataPosition};
 use crate::{Reporter, TrainError};
 
@@ -29,7 +30,7 @@ pub(crate) struct Held {
 
 /// Learns from comparisons.
 pub(crate) struct Preference {
-    pub(crate) loss: PreferenceLoss,
+    pub(crate) losses: LossTerms,
     /// What the likelihood of chosen answers counts beside it.
     pub(crate) sft_weight: f64,
     /// What a token counts behind the length of its comparison's shorter answer.
@@ -66,16 +67,16 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
         for (cause, rows) in &batch.skipped {
             metrics.insert(format!("data/skipped/{cause}"), (*rows).into());
         }
-        let (data, mut list) = data_of(&batch.examples, self.length_alpha)?;
+        let (data, mut list) = data_of(&batch.examples, self.losses.main, self.length_alpha)?;
         metrics.insert("num_sequences".to_owned(), data.len().into());
         metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
         metrics.insert("num_loss_tokens".to_owned(), data.iter().map(trained).sum::<usize>().into());
         if let Some(held) = &self.held {
             fill_in(&mut list, &data, &held.reference.logprobs(learner, Arc::clone(&data)).await?);
         }
-        let mut loss = self.loss;
+        let mut losses = self.losses.clone();
         let mut count = batch.examples.len();
-        if let PreferenceLoss::Kto { baseline, .. } = &mut loss {
+        if let PreferenceLoss::Kto { baseline, .. } = &mut losses.main {
             count = batch.examples.iter().map(ComparedExample::answers).sum();
             *baseline = self.distance(&batch.examples, learner).await?;
             metrics.insert("kto_kl".to_owned(), (*baseline).into());
@@ -85,7 +86,7 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
             true => self.sft_weight / chosen_tokens(&list, &data).max(1) as f64,
             false => 0.0,
         };
-        self.comparisons = Some(Arc::new(Comparisons { loss, scale, likelihood_scale, list }));
+        self.comparisons = Some(Arc::new(Comparisons { likelihood_scale, ..losses.comparisons(scale, list) }));
         let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
         let substeps = Lesson::substeps_of([data], LossFunction::CrossEntropy);
         Ok(Lesson { substeps, metrics, uses, ..Lesson::default() })
@@ -113,7 +114,7 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
             scores.add(comparisons, &pass.data, &pass.logprobs);
             trained_tokens = pass.data.iter().map(trained).sum();
         }
-        let key = match self.loss {
+        let key = match self.losses.main {
             PreferenceLoss::Dpo { .. }
             | PreferenceLoss::Hinge { .. }
             | PreferenceLoss::Robust { .. }
@@ -122,6 +123,7 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
             PreferenceLoss::Simpo { .. } => "simpo_loss",
             PreferenceLoss::Ipo { .. } => "ipo_loss",
             PreferenceLoss::Orpo { .. } => "orpo_loss",
+            PreferenceLoss::BradleyTerry { .. } => "bradley_terry_loss",
             PreferenceLoss::Kto { .. } => "kto_loss",
         };
         let mut metrics = vec![(key, passes.iter().map(|pass| pass.loss_sum).sum())];
@@ -205,9 +207,10 @@ fn shortened(sequences: &[WeightedTokens], shared: usize, alpha: f64) -> Vec<Wei
 }
 
 /// Rows for the learner, of each comparison the chosen answer's before the rejected one's. Trained tokens behind the length of
-/// the shorter answer count `length_alpha` times as much.
+/// the shorter answer count `length_alpha` times as much. A loss of scores has one row an answer, which is read at its last token.
 pub(crate) fn data_of(
     examples: &[ComparedExample],
+    loss: PreferenceLoss,
     length_alpha: f64,
 ) -> Result<(Arc<[Datum]>, Vec<Comparison>), AdapterError> {
     let (mut data, mut list) = (Vec::new(), Vec::with_capacity(examples.len()));
@@ -219,6 +222,11 @@ pub(crate) fn data_of(
         let mut answer = |sequences: &Option<Vec<WeightedTokens>>| {
             let Some(sequences) = sequences else { return Ok(None) };
             let begin = data.len();
+            if loss.is_of_scores() {
+                // Where an answer is several sequences, the last one holds all of it.
+                data.extend(sequences.last().map(|last| scored_datum(last.tokens.clone())));
+                return Ok(Some(ComparedAnswer { data: begin..data.len(), reference: 0.0 }));
+            }
             for sequence in &shortened(sequences, shared, length_alpha) {
                 data.push(datum(sequence)?);
             }
@@ -240,7 +248,11 @@ pub(crate) fn fill_in(list: &mut [Comparison], data: &[Datum], logprobs: &[Vec<f
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::Chunk;
+
     use super::*;
+
+    const DPO: PreferenceLoss = PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 };
 
     fn sequence(prompt: usize, answer: &[u32]) -> WeightedTokens {
         let tokens = [vec![9; prompt], answer.to_vec()].concat();
@@ -255,7 +267,7 @@ mod tests {
     #[test]
     fn datums_follow_each_other_and_know_their_reference() {
         let alone = ComparedExample { chosen: None, ..pair(2, &[], &[7]) };
-        let (data, mut list) = data_of(&[pair(3, &[1, 2], &[3]), alone], 1.0).unwrap();
+        let (data, mut list) = data_of(&[pair(3, &[1, 2], &[3]), alone], DPO, 1.0).unwrap();
         assert_eq!(data.iter().map(Datum::positions).collect::<Vec<_>>(), [4, 3, 2]);
         fill_in(&mut list, &data, &[vec![-9.0, -9.0, -1.0, -2.0], vec![-9.0, -9.0, -4.0], vec![-9.0, -5.0]]);
         let reference = |answer: &Option<ComparedAnswer>| answer.as_ref().map(|answer| answer.reference);
@@ -264,8 +276,22 @@ mod tests {
     }
 
     #[test]
+    fn a_score_is_read_at_the_last_token_of_the_last_sequence() {
+        let mut example = pair(2, &[1, 2], &[3]);
+        example.chosen.as_mut().unwrap().push(sequence(3, &[4, 5]));
+        let (data, list) = data_of(&[example], PreferenceLoss::BradleyTerry { centering: 0.0 }, 1.0).unwrap();
+        assert_eq!(list.len(), 1);
+        let rows: Vec<_> = data.iter().map(|datum| (datum.model_input.clone(), datum.loss_inputs.clone())).collect();
+        let row = |tokens: &[u32], weights: &[f32]| {
+            (vec![Chunk::Tokens(tokens.to_vec())], LossInputs::Supervised { weights: weights.to_vec() })
+        };
+        assert_eq!(rows, [row(&[9, 9, 9, 4, 5], &[0.0, 0.0, 0.0, 0.0, 1.0]), row(&[9, 9, 3], &[0.0, 0.0, 1.0])]);
+        data.iter().for_each(|datum| datum.validate().unwrap());
+    }
+
+    #[test]
     fn tokens_behind_the_shorter_answer_count_less() {
-        let (data, _) = data_of(&[pair(2, &[1, 2, 3], &[4])], 0.25).unwrap();
+        let (data, _) = data_of(&[pair(2, &[1, 2, 3], &[4])], DPO, 0.25).unwrap();
         let weights: Vec<_> = data
             .iter()
             .map(|datum| match &datum.loss_inputs {

@@ -21,7 +21,9 @@ pub use self::keys::evaluation::{EvaluationOptions, FinalWeights, StopRule};
 pub use self::keys::failures::FailureOptions;
 pub use self::keys::harvest::{HarvestOptions, PublishRule};
 pub use self::keys::objective_name::ObjectiveName;
-pub use self::keys::preference::{DpoLoss, PairwiseOptions, PreferenceOptions};
+pub use self::keys::preference::{
+    DpoLoss, DpoTerm, DpoTermLoss, PairwiseOptions, PairwiseReward, PreferenceOptions, RewardHead,
+};
 pub use self::keys::schedule::{LearningRateSchedule, UpdateCount};
 pub use self::objective::ObjectiveOptions;
 pub use self::objectives::dpo::DpoOptions;
@@ -47,6 +49,7 @@ pub use self::policy::rewards::RewardRules;
 pub use self::policy::sampling_schedule::SamplingSchedule;
 pub use self::shared::common::CommonOptions;
 pub use self::shared::data::DataOptions;
+pub use self::shared::loss_terms::LossTerms;
 pub(crate) use self::shared::rollouts::MAX_STEPS;
 pub use self::shared::rollouts::RolloutOptions;
 pub use self::shared::supervised::{SupervisedOptions, TrainedMessages};

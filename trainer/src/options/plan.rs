@@ -4,11 +4,14 @@ use fulgurite_backends::PreferenceLoss;
 
 use super::keys::data_source::{ConversationForm, LossReduction, Packing, TrainOn};
 use super::keys::distillation::DistillationOptions;
+use super::keys::preference::RewardHead;
 use super::objective::ObjectiveOptions;
 use super::objectives::grpo::GrpoOptions;
 use super::objectives::off_policy_distillation::OffPolicyDistillationOptions;
+use super::objectives::reward_model::RewardModelOptions;
 use super::shared::common::CommonOptions;
 use super::shared::data::DataOptions;
+use super::shared::loss_terms::LossTerms;
 use super::shared::rollouts::RolloutOptions;
 use super::trainer::TrainerOptions;
 use crate::TrainError;
@@ -77,7 +80,7 @@ pub struct ComparisonPlan {
     /// Where they are, and how they are read.
     pub data: DataOptions,
     /// What is made of two logprobs.
-    pub loss: PreferenceLoss,
+    pub losses: LossTerms,
     /// What the likelihood of chosen answers counts beside it.
     pub sft_weight: f64,
     /// What a token counts behind the length of its comparison's shorter answer.
@@ -112,12 +115,10 @@ impl TrainerOptions {
                 TrainingPlan::Conversations(Box::new(ConversationPlan { reduction, packing, ..plan }))
             }
             ObjectiveOptions::OffPolicyDistillation(options) => self.of_a_teacher(options),
-            ObjectiveOptions::RewardModel(options) => TrainingPlan::Conversations(Box::new(
-                self.of_conversations(&options.data, RowKind::Questions { form: options.data.form() }),
-            )),
+            ObjectiveOptions::RewardModel(options) => self.of_a_reward_model(options),
             ObjectiveOptions::Dpo(options) => {
-                let plan = self.of_comparisons(&options.data, options.loss(), ComparedAnswers::Pairs);
-                let (sft_weight, length_alpha) = (options.sft_weight, options.length_alpha);
+                let plan = self.of_comparisons(&options.data, options.losses()?, ComparedAnswers::Pairs);
+                let (sft_weight, length_alpha) = (options.likelihood_weight(), options.length_alpha);
                 TrainingPlan::Comparisons(Box::new(ComparisonPlan { sft_weight, length_alpha, ..plan }))
             }
             ObjectiveOptions::Ipo(options) => {
@@ -173,8 +174,27 @@ impl TrainerOptions {
         TrainingPlan::Conversations(Box::new(ConversationPlan { reduction: options.reduction, top_k, ..plan }))
     }
 
-    fn of_comparisons(&self, data: &DataOptions, loss: PreferenceLoss, answers: ComparedAnswers) -> ComparisonPlan {
-        let (common, data) = (self.common.clone(), data.clone());
-        ComparisonPlan { common, data, loss, sft_weight: 0.0, length_alpha: 1.0, answers }
+    fn of_a_reward_model(&self, options: &RewardModelOptions) -> TrainingPlan {
+        let RewardModelOptions { data, head, centering } = options;
+        match head {
+            RewardHead::Letters => {
+                let rows = RowKind::Questions { form: data.form() };
+                TrainingPlan::Conversations(Box::new(self.of_conversations(data, rows)))
+            }
+            RewardHead::Score => {
+                let loss = PreferenceLoss::BradleyTerry { centering: *centering };
+                TrainingPlan::Comparisons(Box::new(self.of_comparisons(data, loss, ComparedAnswers::Pairs)))
+            }
+        }
+    }
+
+    fn of_comparisons(
+        &self,
+        data: &DataOptions,
+        losses: impl Into<LossTerms>,
+        answers: ComparedAnswers,
+    ) -> ComparisonPlan {
+        let (common, data, losses) = (self.common.clone(), data.clone(), losses.into());
+        ComparisonPlan { common, data, losses, sft_weight: 0.0, length_alpha: 1.0, answers }
     }
 }

@@ -9,7 +9,7 @@ use super::keys::distillation::DistillationOptions;
 use super::keys::evaluation::StopRule;
 use super::keys::harvest::HarvestOptions;
 use super::keys::objective_name::ObjectiveName;
-use super::keys::preference::PairwiseOptions;
+use super::keys::preference::{PairwiseOptions, RewardHead};
 use super::keys::refusal::wrong;
 use super::objective::ObjectiveOptions;
 use super::shared::common::CommonOptions;
@@ -162,6 +162,11 @@ impl TrainerOptions {
             ObjectiveOptions::Grpo(options) => options.pairwise.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether the model that is trained has a score for a head.
+    pub fn trains_score(&self) -> bool {
+        matches!(&self.objective, ObjectiveOptions::RewardModel(options) if options.head == RewardHead::Score)
     }
 
     /// What there is of teachers, if it has any.

@@ -1,5 +1,6 @@
 //! Rollouts as a step learns from them: read, judged, and what there is to say of them.
 
+mod answer_scores;
 mod collected;
 mod constant_rewards;
 mod failure_cause;
@@ -12,6 +13,7 @@ mod reward_check;
 mod sample_answers;
 mod stale_rollouts;
 
+pub use self::answer_scores::AnswerScores;
 pub(crate) use self::collected::{Collected, PassedOver};
 pub use self::constant_rewards::is_constant;
 pub(crate) use self::constant_rewards::{can_teach, solve_rate};

@@ -8,10 +8,12 @@ use fulgurite_types::{AttemptRef, Message, NewReward, Repeat, RewardGiver, Sampl
 use futures::future::try_join_all;
 use serde_json::Value;
 
+use super::answer_scores::AnswerScores;
 use super::collected::Collected;
 use super::member::Member;
 use crate::TrainError;
 use crate::conversations::{FIRST, SECOND, TIE, question};
+use crate::options::PairwiseReward;
 
 /// Who says which of two answers is better.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ pub enum PairwiseJudge {
         /// Writes the question.
         renderer: Arc<dyn Renderer>,
     },
+    /// One that was trained with `preference.head = "score"`: the greater score wins.
+    Scores(AnswerScores),
 }
 
 /// Who judges the answers of a group.
@@ -42,6 +46,9 @@ pub(crate) struct Pairwise {
     pub(crate) judge: GroupJudge,
     /// Whether an answer that a limit cut off earns 0 at most.
     pub(crate) zero_on_limit: bool,
+    pub(crate) reward: PairwiseReward,
+    /// The share of comparisons that a judge may leave undecided.
+    pub(crate) undecided_limit: f64,
 }
 
 /// An answer, as it is compared.
@@ -76,14 +83,14 @@ impl Judged {
         }
     }
 
-    /// Ends a run whose judge says letters of less than half of its comparisons.
+    /// Ends a run whose judge left a greater share of its comparisons undecided than the `limit`.
     ///
     /// # Errors
     /// [`TrainError::JudgeUndecided`].
-    pub(crate) fn check(&self) -> Result<(), TrainError> {
+    fn check(&self, limit: f64) -> Result<(), TrainError> {
         let Self { comparisons, undecided, .. } = *self;
-        match undecided * 2 > comparisons {
-            true => Err(TrainError::JudgeUndecided { undecided, comparisons, answer: self.answer.clone() }),
+        match undecided as f64 > limit * comparisons as f64 {
+            true => Err(TrainError::JudgeUndecided { undecided, comparisons, limit, answer: self.answer.clone() }),
             false => Ok(()),
         }
     }
@@ -101,6 +108,14 @@ struct Compared {
 }
 
 impl Pairwise {
+    /// Ends a run whose judge decides too little.
+    ///
+    /// # Errors
+    /// [`TrainError::JudgeUndecided`].
+    pub(crate) fn check(&self, judged: &Judged) -> Result<(), TrainError> {
+        judged.check(self.undecided_limit)
+    }
+
     /// Puts the share of wins in the place of what the rollouts of each group earned, and gives these rewards as they are to be
     /// recorded. Those that failed, or said nothing that is trained, are compared with none.
     pub(crate) async fn reward(&self, collected: &mut Collected) -> Result<Judged, TrainError> {
@@ -152,6 +167,14 @@ impl Pairwise {
         judged: &mut Judged,
     ) -> Result<Vec<f64>, TrainError> {
         let count = contestants.len();
+        if let PairwiseJudge::Scores(scores) = &self.judge.judge {
+            let answers: Vec<&str> = contestants.iter().map(|contestant| contestant.text.as_str()).collect();
+            let scores = scores.of(prompt, &answers).await?;
+            return Ok(match self.reward {
+                PairwiseReward::Score => scores,
+                PairwiseReward::Wins => shares_of_wins(&scores),
+            });
+        }
         if count < 2 {
             return Ok(vec![0.5; count]);
         }
@@ -187,6 +210,8 @@ impl Pairwise {
                 return Ok(Compared { win, ..Compared::default() });
             }
             PairwiseJudge::Model { sampler, renderer } => (sampler, renderer),
+            // All of a group are scored together.
+            PairwiseJudge::Scores(_) => return Ok(Compared { win: 0.5, ..Compared::default() }),
         };
         let answer = |contestant: &Contestant| [Message::text("assistant", contestant.text.clone())];
         let rendered = renderer.render_prompt(&question(prompt, &answer(first), &answer(second)), &[])?;
@@ -203,6 +228,22 @@ impl Pairwise {
         let answer = answer.map(|token| renderer.tokenizer().decode(&[token])).unwrap_or_default();
         Ok(compared(&answer))
     }
+}
+
+/// Of each, the share of the others that have a lower score; an equal one is half.
+fn shares_of_wins(scores: &[f64]) -> Vec<f64> {
+    let win = |own: f64, other: f64| match own.total_cmp(&other) {
+        std::cmp::Ordering::Greater => 1.0,
+        std::cmp::Ordering::Equal => 0.5,
+        std::cmp::Ordering::Less => 0.0,
+    };
+    let others = scores.len().saturating_sub(1);
+    let share = |own: f64| {
+        // One of the ties is with itself.
+        let wins = scores.iter().map(|other| win(own, *other)).sum::<f64>() - 0.5;
+        if others == 0 { 0.5 } else { wins / others as f64 }
+    };
+    scores.iter().map(|own| share(*own)).collect()
 }
 
 /// What a model's letter says.
@@ -262,7 +303,7 @@ mod tests {
         fulgurite_renderers::write_tokenizer_directory(directory, &json).unwrap();
         let policy_tokenizer = Arc::new(Tokenizer::open(directory).unwrap());
         let judge = GroupJudge { judge: PairwiseJudge::Shorter, policy_tokenizer };
-        Pairwise { judge, zero_on_limit: false }
+        Pairwise { judge, zero_on_limit: false, reward: PairwiseReward::Wins, undecided_limit: 0.5 }
     }
 
     #[tokio::test]
@@ -291,10 +332,20 @@ mod tests {
         assert_eq!([" A", "B\n", TIE, "The"].map(|answer| compared(answer).win), [1.0, 0.0, 0.5, 0.5]);
         let half = judged(&["A", "The", TIE, "I"]);
         assert_eq!((half.comparisons, half.undecided, half.answer.as_str()), (4, 2, "I"));
-        half.check().unwrap();
-        Judged::default().check().unwrap();
-        let error = judged(&["A", "The", "I"]).check().unwrap_err().to_string();
+        half.check(0.5).unwrap();
+        Judged::default().check(0.0).unwrap();
+        half.check(0.25).unwrap_err();
+        let error = judged(&["A", "The", "I"]).check(0.5).unwrap_err().to_string();
         assert!(error.contains("neither letter of 2 of 3 comparisons") && error.contains("\"I\""), "{error}");
+        assert!(error.contains("undecided_limit = 0.5"), "{error}");
+    }
+
+    #[test]
+    fn a_greater_score_wins_and_who_is_alone_ties() {
+        assert_eq!(shares_of_wins(&[1.0, -2.0, 0.5]), [1.0, 0.0, 0.5]);
+        assert_eq!(shares_of_wins(&[1.0, 1.0, -9.0]), [0.75, 0.75, 0.0]);
+        assert_eq!(shares_of_wins(&[3.0]), [0.5]);
+        assert!(shares_of_wins(&[]).is_empty());
     }
 
     #[test]

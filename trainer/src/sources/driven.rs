@@ -94,7 +94,7 @@ impl RolloutGroups {
                 let (undecided, comparisons, answer) = (*undecided, *comparisons, answer.clone());
                 reporter.report(TrainEvent::JudgeUndecided { step: purpose.step, undecided, comparisons, answer });
             }
-            judged.check()?;
+            pairwise.check(&judged)?;
             self.record.give_rewards(judged.given).await?;
         }
         Ok(collected)

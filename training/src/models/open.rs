@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PrimeRlLearner, PrimeRlOptions, PublishingLearner, RemoteOptions,
-    ReplicaOptions, Replicas, Sampler, SglangSampler, SharedGpu, TorchLearner, TorchOptions, Upstream, UpstreamDialect,
-    UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
+    ReplicaOptions, Replicas, Sampler, SglangSampler, SharedGpu, TorchHead, TorchLearner, TorchModel, TorchOptions,
+    Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
 };
 use fulgurite_config::declarations::{Config, LoadedConfig};
 use fulgurite_config::models::{Backend, LearnerKind, ModelEntry};
 use fulgurite_config::redaction::public_part;
 use fulgurite_config::sampling_limits::sampling_limits;
-use fulgurite_engine::Engine;
+use fulgurite_engine::{Engine, EngineOptions, ModelHead};
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use fulgurite_renderers::{Renderer, recommended_renderers};
 use fulgurite_tinker::server::TinkerBase;
@@ -118,12 +118,14 @@ impl TrainedModel {
     /// through directories in `published`. A service that trains has its own weights. Adapters begin by the run's seed.
     pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, loaded: &LoadedConfig) -> Result<Self> {
         let config = &loaded.config;
+        refuse_untrained_score(entry, config)?;
+        let options = trained_options(config);
         if entry.learner == LearnerKind::Torch {
             let (learner, source) = torch_learner(entry, path, loaded)?;
             let (served, engine) = match entry.backend {
                 Backend::Embedded => {
                     let LoadedModel { served, engine } =
-                        LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
+                        LoadedModel::open(&entry.name, path, entry.renderer(), options)?;
                     (served, Some(engine))
                 }
                 _ => (remote_model(entry, path, config)?, None),
@@ -147,8 +149,7 @@ impl TrainedModel {
             let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
             return Ok(Self { served, learner, gpu: None, _engine: None });
         }
-        let LoadedModel { mut served, engine } =
-            LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
+        let LoadedModel { mut served, engine } = LoadedModel::open(&entry.name, path, entry.renderer(), options)?;
         let (mut learner, source) = learner_of(&engine, entry, config)?;
         if entry.backend != Backend::Embedded {
             let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
@@ -161,6 +162,30 @@ impl TrainedModel {
     }
 }
 
+/// What the engine of a model that is trained is opened with.
+fn trained_options(config: &Config) -> EngineOptions {
+    EngineOptions { head: config.trainer.trains_score().then_some(ModelHead::Score), ..config.engine.options() }
+}
+
+/// Refuses to train a score where nobody can.
+fn refuse_untrained_score(entry: &ModelEntry, config: &Config) -> Result<()> {
+    if !config.trainer.trains_score() {
+        return Ok(());
+    }
+    let key = "[trainer] preference.head = \"score\"";
+    if entry.backend != Backend::Embedded {
+        bail!(
+            "{key}: the backend of model `{}` is {}, and a score is trained in this process; set backend = \"embedded\"",
+            entry.name,
+            entry.backend.name()
+        );
+    }
+    if entry.lora_rank.is_some_and(|rank| rank > 0) {
+        bail!("{key}: a score is trained with all weights of its model; leave lora_rank of model `{}` out", entry.name);
+    }
+    Ok(())
+}
+
 /// A model that tells how likely what others sampled is.
 pub struct ScoringModel {
     /// Its tokenizer.
@@ -168,20 +193,26 @@ pub struct ScoringModel {
     /// What tells it.
     pub sampler: Arc<dyn Sampler>,
     /// Works as long as it is kept.
-    _engine: Option<Engine>,
+    engine: Option<Engine>,
 }
 
 impl ScoringModel {
+    /// What has scores for logprobs, if the model's head is a score.
+    pub fn scores(&self) -> Option<Arc<dyn Learner>> {
+        let engine = self.engine.as_ref().filter(|engine| engine.config().head == ModelHead::Score)?;
+        Some(engine.learner())
+    }
+
     /// Opens the model of `entry` in this process, or its hosts, with the tokenizer in `path`.
     pub fn open(entry: &ModelEntry, path: &Path, config: &Config, notices: &dyn Notices) -> Result<Self> {
         let path = model_directory(path, notices).with_context(|| format!("model `{}`", entry.name))?;
         if entry.backend == Backend::Embedded {
             let LoadedModel { served, engine } =
                 LoadedModel::open(&entry.name, &path, entry.renderer(), config.engine.options())?;
-            return Ok(Self { renderer: served.renderer, sampler: served.sampler, _engine: Some(engine) });
+            return Ok(Self { renderer: served.renderer, sampler: served.sampler, engine: Some(engine) });
         }
         let served = remote_model(entry, &path, config)?;
-        Ok(Self { renderer: served.renderer, sampler: served.sampler, _engine: None })
+        Ok(Self { renderer: served.renderer, sampler: served.sampler, engine: None })
     }
 }
 
@@ -278,7 +309,8 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
 /// What trains the model in `path` in PyTorch, and what the weights are that it saves.
 fn torch_learner(entry: &ModelEntry, path: &Path, loaded: &LoadedConfig) -> Result<(Arc<TorchLearner>, SavedAs)> {
     let options = torch_options(loaded);
-    let model = entry.torch_model(path, loaded.config.run.seed);
+    let head = if loaded.config.trainer.trains_score() { TorchHead::Score } else { TorchHead::AsWritten };
+    let model = TorchModel { head, ..entry.torch_model(path, loaded.config.run.seed) };
     let source: SavedAs = if model.adapter.is_some() { WeightsSource::Adapter } else { WeightsSource::Model };
     let learner = TorchLearner::start(&options, &model).with_context(|| format!("model `{}`", entry.name))?;
     Ok((Arc::new(learner), source))

@@ -26,6 +26,7 @@ pub fn tiny_config() -> ModelConfig {
         rope_theta: 10_000.0,
         rope_scaling: Default::default(),
         tie_word_embeddings: true,
+        head: Default::default(),
         other: Default::default(),
     }
 }

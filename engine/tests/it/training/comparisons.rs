@@ -33,7 +33,10 @@ fn comparisons(loss: PreferenceLoss) -> (Arc<[Datum]>, Comparisons) {
         Comparison { chosen: answer(5, 6, -100.0), rejected: answer(6, 8, -120.0) },
         Comparison { chosen: answer(8, 9, -9.0), rejected: answer(9, 10, -9.0) },
     ];
-    (data(&[12, 14, 20, 20, 18, 90, 90, 30, 6, 7]), Comparisons { loss, scale: 0.25, likelihood_scale: 0.125, list })
+    (
+        data(&[12, 14, 20, 20, 18, 90, 90, 30, 6, 7]),
+        Comparisons { loss, others: Vec::new(), scale: 0.25, likelihood_scale: 0.125, list },
+    )
 }
 
 fn losses() -> [PreferenceLoss; 7] {
@@ -104,7 +107,7 @@ async fn the_chosen_answer_becomes_likelier_beside_the_rejected_one() {
     let reference = sums(&learner.forward_reference(data.clone()).await.unwrap());
     let list = vec![Comparison { chosen: answer(0, 1, reference[0]), rejected: answer(1, 2, reference[1]) }];
     let loss = PreferenceLoss::Dpo { beta: 0.1, label_smoothing: 0.0 };
-    let comparisons = Arc::new(Comparisons { loss, scale: 1.0, likelihood_scale: 0.0, list });
+    let comparisons = Arc::new(Comparisons { loss, others: Vec::new(), scale: 1.0, likelihood_scale: 0.0, list });
     let mut costs = Vec::new();
     for _ in 0..20 {
         let update = learner.forward_backward_comparisons(data.clone(), comparisons.clone()).await.unwrap();

@@ -49,7 +49,7 @@ auxiliary_rules = [{ name = "r" }]
 "#;
 
 /// The tables of `[trainer]`, by an objective that has them; what several say is what the first says.
-const OF_OBJECTIVES: [&str; 3] = [
+const OF_OBJECTIVES: [&str; 4] = [
     r#"
 harvest = {}
 advantages = { per_call = {} }
@@ -58,6 +58,7 @@ pairwise = { judge = "shorter" }
 conversations = { file = "f" }
 kl = { coefficient = 0.1 }
 "#,
+    "objective = \"dpo\"\npreference = { losses = [{ loss = \"sigmoid\" }] }\n",
     "objective = \"sft\"\nsource = { mixture = [{ file = \"f\" }] }\n",
     "objective = \"on_policy_distillation\"\ndistillation = {}\n",
 ];

@@ -51,6 +51,7 @@ fn random_model(home: &Path, tokenizer: &str) -> PathBuf {
             rope_theta: 10_000.0,
             rope_scaling: Default::default(),
             tie_word_embeddings: true,
+            head: Default::default(),
             other: Map::new(),
         };
         fulgurite_engine::create_model(&path, &shape, 1).unwrap();

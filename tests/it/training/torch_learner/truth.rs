@@ -105,7 +105,7 @@ fn comparisons(loss: PreferenceLoss) -> Arc<Comparisons> {
         Comparison { chosen: answer(0..1, -20.0), rejected: answer(1..2, -40.0) },
         Comparison { chosen: answer(2..4, -90.0), rejected: answer(4..6, -20.0) },
     ];
-    Arc::new(Comparisons { loss, scale: 0.5, likelihood_scale: 0.01, list })
+    Arc::new(Comparisons { loss, others: Vec::new(), scale: 0.5, likelihood_scale: 0.01, list })
 }
 
 /// The same model trained by both, and a checkpoint that both go on from.
@@ -133,6 +133,7 @@ impl Both {
             rope_theta: 10_000.0,
             rope_scaling: Default::default(),
             tie_word_embeddings: true,
+            head: Default::default(),
             other: json!({}).as_object().unwrap().clone(),
         };
         let path = home.path().join("model");
@@ -146,7 +147,8 @@ impl Both {
         // Several passes for a call.
         let python = interpreter(home.path());
         let options = TorchOptions { python, processes, max_tokens_per_pass: 24, ..TorchOptions::default() };
-        let torch = TorchLearner::start(&options, &TorchModel { path, adapter, seed: 5 }).unwrap();
+        let torch =
+            TorchLearner::start(&options, &TorchModel { path, adapter, head: Default::default(), seed: 5 }).unwrap();
         let both = Self { home, embedded, torch, _engine: engine };
         // Numbers that matter in every matrix, and moments.
         for _ in 0..3 {

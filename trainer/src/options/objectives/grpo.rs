@@ -88,6 +88,10 @@ impl GrpoOptions {
     }
 
     fn check_pairwise(&self) -> Result<(), TrainError> {
+        let limit = self.pairwise.as_ref().map(|pairwise| pairwise.undecided_limit);
+        if let Some(limit) = limit.filter(|limit| !(0.0..=1.0).contains(limit)) {
+            return refuse("[trainer] pairwise.undecided_limit", limit, "must be a share from 0 to 1");
+        }
         match &self.pairwise {
             Some(_) if self.harvest.is_some() => {
                 wrong("[trainer] pairwise", "compares the rollouts of a group, and a harvest has none")

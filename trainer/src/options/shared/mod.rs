@@ -2,5 +2,6 @@
 
 pub(super) mod common;
 pub(super) mod data;
+pub(super) mod loss_terms;
 pub(super) mod rollouts;
 pub(super) mod supervised;

@@ -172,7 +172,6 @@ mod tests {
                 "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
                 "sampling_params": { "max_tokens": 4, "seed": 7, "stop": [9], "temperature": 1.0, "top_k": -1,
                                      "top_p": 1.0 },
-                "topk_prompt_logprobs": 0, "topk_sample_logprobs": 0, "prompt_alt_tokens_k": 0,
             })
         );
         sent.stop_tokens.clear();

@@ -35,6 +35,12 @@ pub struct OptimizerConfig {
     pub other: Map<String, Value>,
 }
 
+impl OptimizerConfig {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Default for OptimizerConfig {
     fn default() -> Self {
         Self { kind: "adamw".to_owned(), other: Map::new() }
@@ -54,8 +60,8 @@ pub struct CreateModelRequest {
     /// Absent: all weights are trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora_config: Option<LoraConfig>,
-    /// The optimizer.
-    #[serde(default)]
+    /// The optimizer. What is usual is left out: servers on the types of an older SDK refuse names that it has not.
+    #[serde(default, skip_serializing_if = "OptimizerConfig::is_usual")]
     pub optimizer_config: OptimizerConfig,
     /// Notes for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,7 +202,7 @@ pub struct SaveWeightsRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
     /// Whether one of that name may be replaced.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
     /// Notes for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,6 +228,12 @@ pub enum SamplerWeightsKind {
     Inflight,
 }
 
+impl SamplerWeightsKind {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// `POST /api/v1/save_weights_for_sampler`. Its result is [`SaveWeightsForSamplerResponse`].
 ///
 /// With `path` a named checkpoint, with `sampling_session_seq_id` a sampling session and nothing else.
@@ -237,7 +249,7 @@ pub struct SaveWeightsForSamplerRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_session_seq_id: Option<u64>,
     /// Whether samplers keep these weights.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "SamplerWeightsKind::is_usual")]
     pub kind: SamplerWeightsKind,
     /// The request's place among the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

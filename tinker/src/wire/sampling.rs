@@ -133,16 +133,16 @@ pub struct SampleRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<bool>,
     /// How many of the likeliest tokens at each position of the prompt.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub topk_prompt_logprobs: usize,
     /// How many of the likeliest tokens at each sampled position.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub topk_sample_logprobs: usize,
     /// Tokens at each position of the prompt whose logprobs are requested; -1 is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_prompt_logprobs: Option<TensorData>,
     /// How many tokens that might have stood at each position of the prompt.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub prompt_alt_tokens_k: usize,
     /// The logprobs of how many of the prompt's last tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,6 +150,11 @@ pub struct SampleRequest {
     /// Whether the server keeps what the loss `stable_reinforce` needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_stability_info: Option<bool>,
+}
+
+/// Servers on the types of an older SDK refuse names that it has not, so that numbers of nothing are left out.
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 fn single() -> usize {

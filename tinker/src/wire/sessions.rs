@@ -113,8 +113,8 @@ pub struct CreateSessionRequest {
     /// Labels for people.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Notes for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Notes for people. Always sent, since servers on an SDK's own types insist on it.
+    #[serde(default)]
     pub user_metadata: Option<Map<String, Value>>,
     /// The client's version of the protocol. Servers refuse old ones.
     #[serde(default)]

@@ -234,6 +234,9 @@ impl Tinker {
         let unknown = |what: &str| ScriptedReply::Json(404, json!({ "detail": format!("no {what}") }));
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         let number = |name: &str| body[name].as_u64();
+        if let Some(detail) = refusal_by_older_types(path, body).filter(|_| kind.dynamic.is_none()) {
+            return ScriptedReply::Json(422, json!({ "detail": detail }));
+        }
         match path.strip_prefix("/api/v1/").unwrap_or_default() {
             "healthz" => ok(json!({ "status": "ok" })),
             "client/config" => ok(kind.config),
@@ -392,6 +395,37 @@ impl ServiceState {
             run(model, &mut state.checkpoints)
         })
     }
+}
+
+/// Names of bodies in the official SDK of 0.25, on whose types servers without `client/dynamic_config` are built: they refuse
+/// every other, as TuFT's does.
+const OLDER_NAMES: [(&str, &str); 6] = [
+    ("create_session", "tags user_metadata sdk_version project_id"),
+    ("create_model", "session_id model_seq_id base_model user_metadata lora_config"),
+    (
+        "load_weights",
+        "model_id seq_id session_id model_seq_id base_model user_metadata path optimizer weights_access_token",
+    ),
+    ("save_weights", "model_id path seq_id ttl_seconds overwrite"),
+    ("save_weights_for_sampler", "model_id path sampling_session_seq_id seq_id ttl_seconds"),
+    (
+        "asample",
+        "num_samples prompt sampling_params base_model model_path sampling_session_id seq_id prompt_logprobs \
+         topk_prompt_logprobs",
+    ),
+];
+
+/// Why a server on the types of the SDK of 0.25 refuses a body.
+fn refusal_by_older_types(path: &str, body: &Value) -> Option<String> {
+    let path = path.strip_prefix("/api/v1/").unwrap_or_default();
+    let (_, known) = OLDER_NAMES.into_iter().find(|(of, _)| *of == path)?;
+    let body = body.as_object()?;
+    if path == "create_session" && !body.contains_key("user_metadata") {
+        return Some("user_metadata: Field required".to_owned());
+    }
+    let is_known = |name: &&String| *name == "type" || known.split(' ').any(|known| known == *name);
+    let other = body.keys().find(|name| !is_known(name))?;
+    Some(format!("{other}: Extra inputs are not permitted"))
 }
 
 /// The prompt's last token and those after it, up to `max_tokens`, or to the first stop token. Each seed above 1 begins up

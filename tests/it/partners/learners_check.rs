@@ -188,7 +188,7 @@ fn refused_start(kind: TinkerKind, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_key_that_a_service_refuses_is_told_as_one_with_its_variable() {
+fn a_key_that_a_service_refuses_is_named_with_its_variable() {
     let with_key = || TinkerKind { key: Some("tml-other".into()), ..TinkerKind::default() };
     let named = "lora_rank = 8\napi_key_env = \"CARGO_PKG_NAME\"";
     let refused = refused_start(with_key(), "lora_rank = 8", named);

@@ -31,15 +31,12 @@ impl Reasoning {
     /// The messages with what becomes of their reasoning; `None` where they stay as they are.
     pub(super) fn divided(&self, renderer: &dyn Renderer, messages: &[Message]) -> Option<Vec<Message>> {
         let marked = |message: &Message| message.is_assistant() && split(message).is_some();
-        let cut_off = |message: &Message| match &message.content {
-            Some(Content::Text(text)) => message.is_assistant() && begins_reasoning(text),
-            _ => false,
+        let reasons = |message: &Message| {
+            FIELDS.iter().any(|field| message.extra.contains_key(*field))
+                || matches!(&message.content, Some(Content::Text(text)) if begins_reasoning(text))
         };
-        let in_field = |message: &Message| FIELDS.iter().any(|field| message.extra.contains_key(*field));
         if self.used == ReasoningUse::Drop {
-            let has_any = messages
-                .iter()
-                .any(|message| message.is_assistant() && (marked(message) || cut_off(message) || in_field(message)));
+            let has_any = messages.iter().any(|message| message.is_assistant() && reasons(message));
             return has_any.then(|| messages.iter().map(without_reasoning).collect());
         }
         if !messages.iter().any(marked) || !self.is_written(renderer) {
@@ -114,11 +111,7 @@ fn without_reasoning(message: &Message) -> Message {
 /// Whether the assistant says nothing in a message of these that it had reasoned in.
 pub(super) fn leaves_nothing(before: &[Message], after: &[Message]) -> bool {
     let is_silent = |message: &Message| {
-        message.tool_calls.is_empty()
-            && message.content.as_ref().is_some_and(|content| match content {
-                Content::Text(text) => text.trim().is_empty(),
-                _ => false,
-            })
+        message.tool_calls.is_empty() && matches!(&message.content, Some(Content::Text(text)) if text.trim().is_empty())
     };
     before.iter().zip(after).any(|(before, after)| after.is_assistant() && is_silent(after) && before != after)
 }

@@ -73,9 +73,9 @@ pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns, group: Op
     let reader = guarded(|| Ok::<_, Error>(SerializedFileReader::new(File::open(from)?)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
     let columns = guarded(|| columns(&reader, of, group)).with_context(file)?;
-    check_compression(&reader, of, group).with_context(file)?;
     let bytes = File::open(from).with_context(file)?;
     let is_read = |name: &str| of.names().contains(&name) || group == Some(name);
+    check_compression(&reader, is_read).with_context(file)?;
     for (number, row_group) in reader.metadata().row_groups().iter().enumerate() {
         guarded(|| check_group(&bytes, row_group, is_read).map_err(Error::from))
             .with_context(|| format!("{} row group {}", from.display(), number + 1))?;
@@ -91,8 +91,7 @@ pub(crate) fn write_as_json_lines(from: &Path, to: &Path, of: Columns, group: Op
 }
 
 /// Says of columns that are read how they are compressed, if that is not read here.
-fn check_compression(reader: &SerializedFileReader<File>, of: Columns, group: Option<&str>) -> Result<()> {
-    let is_read = |name: &str| of.names().contains(&name) || group == Some(name);
+fn check_compression(reader: &SerializedFileReader<File>, is_read: impl Fn(&str) -> bool) -> Result<()> {
     let chunks = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
     for chunk in chunks {
         let column = chunk.column_path().parts().first().map_or("", String::as_str);

@@ -10,7 +10,7 @@ use crate::options::keys::data_source::{
     DataSource, LossReduction, Packing, ReasoningUse, TrainOn, Truncation, UnusableRows,
 };
 use crate::options::keys::distillation::DistillationOptions;
-use crate::options::keys::evaluation::{EvaluationOptions, FinalWeights, StopRule};
+use crate::options::keys::evaluation::{EvaluationOptions, FinalWeights, SPIKE_WINDOW, STOP_AFTER_SPIKES, StopRule};
 use crate::options::keys::failures::FailureOptions;
 use crate::options::keys::harvest::{HarvestOptions, PublishRule};
 use crate::options::keys::objective_name::ObjectiveName;
@@ -233,8 +233,8 @@ impl Default for TrainerTable {
             stop: StopRule::default(),
             final_weights: FinalWeights::default(),
             spike_factor: None,
-            spike_window: 32,
-            stop_after_spikes: 5,
+            spike_window: SPIKE_WINDOW,
+            stop_after_spikes: STOP_AFTER_SPIKES,
             stop_without_gradient: 20,
             record_tokens: true,
             conversations: None,

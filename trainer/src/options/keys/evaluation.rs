@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// `spike_window` unless told otherwise.
+pub(crate) const SPIKE_WINDOW: usize = 32;
+/// `stop_after_spikes` unless told otherwise.
+pub(crate) const STOP_AFTER_SPIKES: u64 = 5;
+
 /// When and how the held-out tasks are scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -5,7 +5,7 @@ use fulgurite_backends::AdamParameters;
 use crate::TrainError;
 use crate::archive::check_url;
 use crate::options::flat::part::part;
-use crate::options::keys::evaluation::FinalWeights;
+use crate::options::keys::evaluation::{FinalWeights, SPIKE_WINDOW, STOP_AFTER_SPIKES};
 use crate::options::keys::refusal::{decay, least, norm, positive, refuse, share, wrong};
 use crate::options::keys::schedule::{LearningRateSchedule, UpdateCount};
 
@@ -111,12 +111,12 @@ impl CommonOptions {
         if let Some(factor) = self.spike_factor.filter(|factor| !(factor.is_finite() && *factor > 1.0)) {
             return refuse("[trainer] spike_factor", factor, "must be a finite number above 1, such as 10.0");
         }
-        for (key, is_usual) in
-            [("spike_window", self.spike_window == 32), ("stop_after_spikes", self.stop_after_spikes == 5)]
-        {
-            if self.spike_factor.is_none() && !is_usual {
-                return wrong(&format!("[trainer] {key}"), "is of spike_factor: set that, or leave it out");
-            }
+        let of_spikes = [
+            ("spike_window", self.spike_window == SPIKE_WINDOW),
+            ("stop_after_spikes", self.stop_after_spikes == STOP_AFTER_SPIKES),
+        ];
+        if let Some((key, _)) = of_spikes.iter().find(|(_, is_usual)| self.spike_factor.is_none() && !is_usual) {
+            return wrong(&format!("[trainer] {key}"), "is of spike_factor: set that, or leave it out");
         }
         least("[trainer] spike_window", self.spike_window as u64, 1, "a median is of something")
     }

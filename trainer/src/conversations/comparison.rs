@@ -6,12 +6,12 @@ use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::conversation::{Conversation, Marks, check_columns, read_row, read_tools};
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
-use super::row_form::{RowForm, comparison_forms};
-use super::sequences::{ComparedExample, CutOff, Unusable};
-use super::written_messages::{check_answer, messages_of, no_history, two_answers, with_system};
+use super::rows::conversation::{Conversation, Marks, check_columns, read_row, read_tools};
+use super::rows::row_form::{RowForm, comparison_forms};
+use super::rows::written_messages::{check_answer, messages_of, no_history, two_answers, with_system};
+use super::split::sequences::{ComparedExample, CutOff, Unusable};
 use crate::ConversationForm;
 
 /// The keys that a row of comparisons may have.

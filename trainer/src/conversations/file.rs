@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use fulgurite_backends::file_digest;
 use fulgurite_types::MendedJson;
 
-use super::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
 use super::rendering::{RenderRefusal, Rendering};
-use super::row_rules::field_digest;
-use super::row_rules::{Grouping, RowRules};
-use super::sequences::{
+use super::rows::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
+use super::rows::row_rules::field_digest;
+use super::rows::row_rules::{Grouping, RowRules};
+use super::split::sequences::{
     CutOff, Example, FirstSkipped, FoundForm, MarksAsText, Rendered, Sequences, SkippedRows, Unusable,
 };
 use crate::{ConversationForm, TrainError, UnusableRows};
@@ -318,7 +318,8 @@ impl<R: RowReader> Indexed<R> {
         read_line(reader, line).map_err(|error| match error {
             LineError::Read(error) => self.place.file_error(error),
             LineError::TooLong => {
-                let message = format!("is longer than {} MiB, which no {} is", super::lines::LINE_LIMIT >> 20, R::WHAT);
+                let message =
+                    format!("is longer than {} MiB, which no {} is", super::rows::lines::LINE_LIMIT >> 20, R::WHAT);
                 self.place.error(number, message)
             }
         })
@@ -388,7 +389,7 @@ impl FileState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row_form::RowForm;
+    use super::super::rows::row_form::RowForm;
     use super::*;
     use crate::TrainOn;
 

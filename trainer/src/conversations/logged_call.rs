@@ -3,10 +3,10 @@
 use fulgurite_types::{Message, mended_json};
 use serde_json::{Map, Value, json};
 
-use super::conversation::{Conversation, read_row};
-use super::published;
 use super::rendering::RenderRefusal;
-use super::sequences::Unusable;
+use super::rows::conversation::{Conversation, read_row};
+use super::rows::published;
+use super::split::sequences::Unusable;
 use crate::ConversationForm;
 
 /// What LiteLLM writes in place of messages that it was told not to log.

@@ -6,10 +6,10 @@ use fulgurite_types::Message;
 use serde_json::Value;
 
 use super::comparison::{Answers, Comparison, no_difference};
-use super::conversation::{Conversation, Marks};
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, Rendering};
-use super::sequences::{CutOff, Example, Unusable};
+use super::rows::conversation::{Conversation, Marks};
+use super::split::sequences::{CutOff, Example, Unusable};
 use crate::ConversationForm;
 
 /// What is said when the first of two answers is better.

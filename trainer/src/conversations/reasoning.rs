@@ -141,10 +141,10 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::super::conversation::Conversation;
     use super::super::rendering::{RenderRefusal, Rendering};
-    use super::super::row_form::RowForm;
-    use super::super::sequences::Unusable;
+    use super::super::rows::conversation::Conversation;
+    use super::super::rows::row_form::RowForm;
+    use super::super::split::sequences::Unusable;
     use super::*;
     use crate::TrainOn;
 

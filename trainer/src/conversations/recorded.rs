@@ -10,7 +10,7 @@ use fulgurite_renderers::{Renderer, WeightedTokens};
 use fulgurite_types::{Defect, Generation, GenerationUse, RolloutRecord, TokenUse, UntrainedCause};
 
 use super::rendering::{keep_within_length, marks_as_text};
-use super::sequences::{CutCount, Example, MarksAsText, Sequences, SkippedRows, Unusable};
+use super::split::sequences::{CutCount, Example, MarksAsText, Sequences, SkippedRows, Unusable};
 use crate::{Record, TrainError, Truncation, UnusableRows};
 
 /// Rollouts that are looked at together.

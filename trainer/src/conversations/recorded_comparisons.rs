@@ -10,7 +10,7 @@ use fulgurite_types::RolloutRecord;
 use serde_json::{Value, json};
 
 use super::recorded::{PART, RecordedRules, rollout_records};
-use super::sequences::{ComparedExample, MarksAsText, Sequences, SkippedRows, Unusable};
+use super::split::sequences::{ComparedExample, MarksAsText, Sequences, SkippedRows, Unusable};
 use crate::{Record, TrainError, UnusableRows};
 
 /// Groups of a record, every rollout of which has been looked at.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fulgurite_renderers::{RenderError, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
 
-use super::conversation::{Conversation, Marks};
 use super::reasoning::{Reasoning, leaves_nothing};
-use super::row_form::RowForm;
-use super::sequences::{CutCount, Unusable};
+use super::rows::conversation::{Conversation, Marks};
+use super::rows::row_form::RowForm;
+use super::split::sequences::{CutCount, Unusable};
 use crate::{TrainOn, Truncation};
 
 /// How conversations are made sequences.

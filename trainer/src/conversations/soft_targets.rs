@@ -3,10 +3,10 @@
 use fulgurite_renderers::WeightedTokens;
 use serde::{Deserialize, Serialize};
 
-use super::conversation::read_row;
 use super::file::RowReader;
 use super::rendering::{RenderRefusal, trainable};
-use super::sequences::{CutCount, CutOff, Example, Likeliest};
+use super::rows::conversation::read_row;
+use super::split::sequences::{CutCount, CutOff, Example, Likeliest};
 use crate::Truncation;
 
 /// By how much the probabilities of a place may add up to more than 1, as those of hosts that round them do.
@@ -149,7 +149,7 @@ impl SoftTargetReader {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::sequences::Unusable;
+    use super::super::split::sequences::Unusable;
     use super::*;
 
     fn reader() -> SoftTargetReader {

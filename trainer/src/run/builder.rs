@@ -6,7 +6,7 @@ use fulgurite_backends::{AdamParameters, Learner};
 
 use super::checkpoint_rules::Checkpointing;
 use super::gate::PublishGate;
-use super::spikes::{SpikeGuard, SpikeRule};
+use super::safeguards::spikes::{SpikeGuard, SpikeRule};
 use super::training_run::TrainingRun;
 use crate::evaluation::Evaluator;
 use crate::objectives::Objective;

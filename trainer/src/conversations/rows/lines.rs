@@ -20,14 +20,14 @@ pub enum RowUnit {
 
 /// The name of a file and the unit of its rows, as errors have them.
 #[derive(Clone, Debug)]
-pub(super) struct RowPlace {
-    pub(super) path: PathBuf,
-    pub(super) unit: RowUnit,
+pub(crate) struct RowPlace {
+    pub(crate) path: PathBuf,
+    pub(crate) unit: RowUnit,
 }
 
 impl RowPlace {
     /// What is wrong with a row, from 1.
-    pub(super) fn error(&self, number: u64, message: impl Into<String>) -> TrainError {
+    pub(crate) fn error(&self, number: u64, message: impl Into<String>) -> TrainError {
         let unit = match self.unit {
             RowUnit::Line => "line",
             RowUnit::Row => "row",
@@ -36,24 +36,24 @@ impl RowPlace {
     }
 
     /// What is wrong with the file.
-    pub(super) fn file_error(&self, message: impl ToString) -> TrainError {
+    pub(crate) fn file_error(&self, message: impl ToString) -> TrainError {
         file_error(&self.path, message)
     }
 }
 
-pub(super) fn file_error(path: &Path, message: impl ToString) -> TrainError {
+pub(crate) fn file_error(path: &Path, message: impl ToString) -> TrainError {
     TrainError::File { path: path.to_owned(), message: message.to_string() }
 }
 
 /// Why a line cannot be given.
 #[derive(Debug)]
-pub(super) enum LineError {
+pub(crate) enum LineError {
     Read(std::io::Error),
     TooLong,
 }
 
 /// Reads up to and with the end of the next line into `line`, whose memory is used again. False at the end of the file.
-pub(super) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, LineError> {
+pub(crate) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, LineError> {
     line.clear();
     loop {
         let buffer = match reader.fill_buf() {
@@ -75,7 +75,7 @@ pub(super) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result
 }
 
 /// Whether a line says nothing.
-pub(super) fn is_blank(line: &[u8]) -> bool {
+pub(crate) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 

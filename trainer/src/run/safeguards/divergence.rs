@@ -14,7 +14,7 @@ const TIMES_THE_FIRST_SAMPLED: f64 = 5.0;
 const LEAST_SAMPLED: f64 = 4.0;
 
 /// The mean negative logprob of all targets of some rows, prompts among them; `None` where there are none.
-pub(super) fn mean_nll<'r>(rows: impl Iterator<Item = &'r [Vec<f32>]>) -> Option<f64> {
+pub(crate) fn mean_nll<'r>(rows: impl Iterator<Item = &'r [Vec<f32>]>) -> Option<f64> {
     let add = |(sum, count): (f64, u64), logprob: &f32| (sum - f64::from(*logprob), count + 1);
     let (sum, count) = rows.flatten().flatten().fold((0.0, 0), add);
     (count > 0).then(|| sum / count as f64)
@@ -24,7 +24,7 @@ pub(super) fn mean_nll<'r>(rows: impl Iterator<Item = &'r [Vec<f32>]>) -> Option
 ///
 /// # Errors
 /// [`TrainError::Diverged`] if they do not.
-pub(super) fn check(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Result<(), TrainError> {
+pub(crate) fn check(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Result<(), TrainError> {
     let Some(nll) = nll else { return Ok(()) };
     let first = *first.get_or_insert(nll);
     let bound = (TIMES_THE_FIRST * first).clamp(LEAST, BEYOND_ALL).max(2.0 * first);
@@ -38,7 +38,7 @@ pub(super) fn check(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Res
 ///
 /// # Errors
 /// [`TrainError::Diverged`] if the policy says what comes by chance.
-pub(super) fn check_sampled(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Result<(), TrainError> {
+pub(crate) fn check_sampled(step: u64, nll: Option<f64>, first: &mut Option<f64>) -> Result<(), TrainError> {
     let Some(nll) = nll else { return Ok(()) };
     let first = *first.get_or_insert(nll);
     if nll.is_finite() && nll <= (TIMES_THE_FIRST_SAMPLED * first).max(LEAST_SAMPLED) {

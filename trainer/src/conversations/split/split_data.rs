@@ -56,7 +56,7 @@ impl<Row> SplitData<Row> {
 }
 
 /// Which of these rows are trained, where a `share` of them may be held out. `sides` are those of groups of other files.
-pub(super) fn split_of<Row>(
+pub(crate) fn split_of<Row>(
     seed: u64,
     rows: &dyn Sequences<Row>,
     share: Option<f64>,

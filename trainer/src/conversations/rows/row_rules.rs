@@ -63,7 +63,7 @@ impl RowRules {
 }
 
 /// Changes with the value of a field of a row.
-pub(super) fn field_digest(json: &[u8], name: &str) -> Result<u64, String> {
+pub(crate) fn field_digest(json: &[u8], name: &str) -> Result<u64, String> {
     let row: Map<String, Value> = read_row(json)?;
     let Some(value) = row.get(name).filter(|value| !value.is_null()) else {
         let fields: Vec<&str> = row.keys().map(String::as_str).collect();

@@ -38,7 +38,7 @@ impl SpikeRule {
 /// Holds the optimizer steps of a run against those before them. All that it knows stands in the record of the run's steps, so
 /// that a resumed run leaves out the same ones.
 #[derive(Clone, Debug)]
-pub(super) struct SpikeGuard {
+pub(crate) struct SpikeGuard {
     rule: SpikeRule,
     /// Norms of the last updates that left nothing out.
     norms: VecDeque<f64>,
@@ -48,12 +48,12 @@ pub(super) struct SpikeGuard {
 
 impl SpikeGuard {
     /// After no step.
-    pub(super) fn new(rule: SpikeRule) -> Self {
+    pub(crate) fn new(rule: SpikeRule) -> Self {
         Self { rule, norms: VecDeque::new(), in_a_row: 0 }
     }
 
     /// The same after these recorded steps.
-    pub(super) fn after(&self, steps: &[Step]) -> Self {
+    pub(crate) fn after(&self, steps: &[Step]) -> Self {
         let mut guard = Self::new(self.rule);
         for metrics in steps.iter().filter_map(|step| step.metrics.as_object()) {
             // An update that had nothing to learn from has no norm, and neither has the record after the last one.
@@ -97,7 +97,7 @@ impl SpikeGuard {
     ///
     /// # Errors
     /// [`TrainError::Spikes`]
-    pub(super) fn check(&self) -> Result<(), TrainError> {
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
         let Self { rule: SpikeRule { factor, most_in_a_row, .. }, in_a_row, .. } = *self;
         if most_in_a_row == 0 || in_a_row < most_in_a_row {
             return Ok(());
@@ -108,7 +108,7 @@ impl SpikeGuard {
 
 /// The optimizer steps of one update.
 #[derive(Default)]
-pub(super) struct UpdateSteps {
+pub(crate) struct UpdateSteps {
     guarded: bool,
     bound: Option<f64>,
     greatest_norm: f64,
@@ -117,12 +117,12 @@ pub(super) struct UpdateSteps {
 }
 
 impl UpdateSteps {
-    pub(super) fn new(guard: Option<&SpikeGuard>) -> Self {
+    pub(crate) fn new(guard: Option<&SpikeGuard>) -> Self {
         Self { guarded: guard.is_some(), bound: guard.and_then(SpikeGuard::bound), ..Self::default() }
     }
 
     /// One step, unless its gradient is a spike.
-    pub(super) async fn make(&mut self, learner: &dyn Learner, optimizer: AdamParameters) -> Result<(), TrainError> {
+    pub(crate) async fn make(&mut self, learner: &dyn Learner, optimizer: AdamParameters) -> Result<(), TrainError> {
         let made = if self.guarded {
             learner.optimizer_step_within(optimizer, self.bound.unwrap_or(f64::INFINITY)).await?
         } else {
@@ -146,13 +146,13 @@ impl UpdateSteps {
     }
 
     /// The greatest norm of its gradients.
-    pub(super) fn greatest_norm(&self) -> f64 {
+    pub(crate) fn greatest_norm(&self) -> f64 {
         self.greatest_norm
     }
 
     /// Adds what the metrics of the update say of its steps, and has the guard know them; gives the warning of a step that was
     /// left out.
-    pub(super) fn write(
+    pub(crate) fn write(
         self,
         step: u64,
         guard: Option<&mut SpikeGuard>,

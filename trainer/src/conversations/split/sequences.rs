@@ -142,12 +142,12 @@ pub(crate) struct CutCount(Arc<[AtomicU64; 2]>);
 
 impl CutCount {
     /// Counts a sequence that lost so many tokens.
-    pub(super) fn add(&self, tokens: usize) {
+    pub(crate) fn add(&self, tokens: usize) {
         self.0[0].fetch_add(1, Ordering::Relaxed);
         self.0[1].fetch_add(tokens as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn so_far(&self) -> CutOff {
+    pub(crate) fn so_far(&self) -> CutOff {
         let [sequences, tokens] = [&self.0[0], &self.0[1]].map(|count| count.load(Ordering::Relaxed));
         CutOff { sequences, tokens }
     }

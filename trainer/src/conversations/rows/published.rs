@@ -8,7 +8,7 @@ use super::written_messages::{check_answer, messages_of, no_history, turn, with_
 use crate::ConversationForm;
 
 /// A row in one of these forms as a conversation.
-pub(super) fn conversation(form: ConversationForm, mut row: Map<String, Value>) -> Result<Conversation, String> {
+pub(crate) fn conversation(form: ConversationForm, mut row: Map<String, Value>) -> Result<Conversation, String> {
     let tools = declared(read_tools(row.remove("tools"))?);
     match form {
         ConversationForm::Sharegpt => Conversation::of(sharegpt(&mut row)?, tools),

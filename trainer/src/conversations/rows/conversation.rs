@@ -91,7 +91,7 @@ impl Conversation {
 }
 
 /// Reads a row; says of a mistake where in it it is.
-pub(super) fn read_row<R: DeserializeOwned>(json: &[u8]) -> Result<R, String> {
+pub(crate) fn read_row<R: DeserializeOwned>(json: &[u8]) -> Result<R, String> {
     if json.starts_with(b"\xef\xbb\xbf") {
         return Err("begins with a byte order mark; save the file as UTF-8 without one".to_owned());
     }
@@ -114,7 +114,7 @@ pub(super) fn read_row<R: DeserializeOwned>(json: &[u8]) -> Result<R, String> {
 }
 
 /// Declarations of tools: a list, or JSON text of one.
-pub(super) fn read_tools(tools: Option<Value>) -> Result<Vec<Value>, String> {
+pub(crate) fn read_tools(tools: Option<Value>) -> Result<Vec<Value>, String> {
     let wrong = |_| "has `tools` that are neither a list nor JSON text of one".to_owned();
     match tools {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -128,7 +128,7 @@ pub(super) fn read_tools(tools: Option<Value>) -> Result<Vec<Value>, String> {
 }
 
 /// Says of a row that another program logged how it is read: its prompt alone would be taken for a conversation.
-pub(super) fn form_of_log(columns: &Map<String, Value>) -> Option<String> {
+pub(crate) fn form_of_log(columns: &Map<String, Value>) -> Option<String> {
     let forms = [("litellm", ["call_type", "response"]), ("langfuse", ["input", "output"])];
     let (form, _) = forms.into_iter().find(|(_, needed)| needed.iter().all(|name| columns.contains_key(*name)))?;
     Some(format!("looks like a call that was logged: form = \"{form}\" beside the file's name reads such rows"))
@@ -153,7 +153,7 @@ fn row_shape(has: impl Fn(&str) -> bool) -> Option<String> {
 }
 
 /// Columns of others are left alone, but for those that look like ours.
-pub(super) fn check_columns(other: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
+pub(crate) fn check_columns(other: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     if other.contains_key("functions") {
         return Err("has `functions`, which nobody reads any more: declare them as `tools`".to_owned());
     }

@@ -40,12 +40,12 @@ impl From<ConversationForm> for RowForm {
 
 impl RowForm {
     /// As the config says it.
-    pub(super) fn given(&self) -> ConversationForm {
+    pub(crate) fn given(&self) -> ConversationForm {
         self.given
     }
 
     /// What the first row was found to be, where the config leaves that open.
-    pub(super) fn found(&self) -> Option<ConversationForm> {
+    pub(crate) fn found(&self) -> Option<ConversationForm> {
         self.found.get().copied()
     }
 
@@ -53,7 +53,7 @@ impl RowForm {
     ///
     /// # Errors
     /// If two forms fit, or another one than that of the first row.
-    pub(super) fn chosen(&self, fitting: &[ConversationForm]) -> Result<Option<ConversationForm>, String> {
+    pub(crate) fn chosen(&self, fitting: &[ConversationForm]) -> Result<Option<ConversationForm>, String> {
         let form = match fitting {
             [] => return Ok(None),
             [form] => *form,
@@ -79,7 +79,7 @@ impl RowForm {
     }
 
     /// Reads a conversation in whichever form the row has.
-    pub(super) fn read_found(&self, json: &[u8]) -> Result<Conversation, String> {
+    pub(crate) fn read_found(&self, json: &[u8]) -> Result<Conversation, String> {
         let row: Map<String, Value> = read_row(json)?;
         let Some(form) = self.chosen(&conversation_forms(&row))? else { return Err(of_no_form(&row, json)) };
         match form {
@@ -90,7 +90,7 @@ impl RowForm {
 }
 
 /// Whether a row has a field. Tables that hold rows of several shapes have null in what is of another one.
-pub(super) fn has(row: &Map<String, Value>, name: &str) -> bool {
+pub(crate) fn has(row: &Map<String, Value>, name: &str) -> bool {
     row.get(name).is_some_and(|value| !value.is_null())
 }
 
@@ -108,7 +108,7 @@ fn conversation_forms(row: &Map<String, Value>) -> Vec<ConversationForm> {
 }
 
 /// The forms of comparisons that the fields of a row fit.
-pub(super) fn comparison_forms(has: impl Fn(&str) -> bool) -> Vec<ConversationForm> {
+pub(crate) fn comparison_forms(has: impl Fn(&str) -> bool) -> Vec<ConversationForm> {
     let fits = [
         (ConversationForm::Pairs, has("chosen") || has("rejected")),
         (ConversationForm::Judged, has("completion_A") || has("completion_B") || has("comparison")),

@@ -32,7 +32,7 @@ enum Speaker {
 }
 
 /// The words of a row's field `system`, put before messages that have no such message of their own.
-pub(super) fn with_system(system: Option<Value>, messages: &mut Vec<Message>) -> Result<(), String> {
+pub(crate) fn with_system(system: Option<Value>, messages: &mut Vec<Message>) -> Result<(), String> {
     let words = match system {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::String(words)) => words,
@@ -45,7 +45,7 @@ pub(super) fn with_system(system: Option<Value>, messages: &mut Vec<Message>) ->
 }
 
 /// Refuses earlier turns beside fields that say nothing of them.
-pub(super) fn no_history(row: &Map<String, Value>) -> Result<(), String> {
+pub(crate) fn no_history(row: &Map<String, Value>) -> Result<(), String> {
     match row.get("history").and_then(Value::as_array).is_none_or(Vec::is_empty) {
         true => Ok(()),
         false => {
@@ -57,7 +57,7 @@ pub(super) fn no_history(row: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// The prompt of two answers, and what each of them says behind it.
-pub(super) fn two_answers(
+pub(crate) fn two_answers(
     names: [&str; 2],
     answers: [Option<Value>; 2],
     prompt: Option<Value>,
@@ -146,7 +146,7 @@ fn transcript(text: &str) -> Option<Vec<Message>> {
     Some(messages)
 }
 
-pub(super) fn check_answer(name: &str, answer: &[Message]) -> Result<(), String> {
+pub(crate) fn check_answer(name: &str, answer: &[Message]) -> Result<(), String> {
     match answer.first() {
         Some(first) if first.is_assistant() => Ok(()),
         Some(first) => Err(format!("has `{name}` begin with `{}`, but the assistant answers", first.role)),
@@ -155,7 +155,7 @@ pub(super) fn check_answer(name: &str, answer: &[Message]) -> Result<(), String>
 }
 
 /// A text as the message of a role, a message, or a list of messages.
-pub(super) fn messages_of(name: &str, value: Value, role: &str) -> Result<Vec<Message>, String> {
+pub(crate) fn messages_of(name: &str, value: Value, role: &str) -> Result<Vec<Message>, String> {
     let message = |value: Value| match value.get("from").is_some() && value.get("role").is_none() {
         true => turn(value),
         false => serde_json::from_value::<Message>(value).map_err(|error| error.to_string()),
@@ -173,7 +173,7 @@ pub(super) fn messages_of(name: &str, value: Value, role: &str) -> Result<Vec<Me
 }
 
 /// A message of ShareGPT's.
-pub(super) fn turn(entry: Value) -> Result<Message, String> {
+pub(crate) fn turn(entry: Value) -> Result<Message, String> {
     let Value::Object(mut entry) = entry else { return Err("is no object".to_owned()) };
     let keys = if entry.contains_key("from") { ["from", "value"] } else { ["role", "content"] };
     let [speaker, text] = keys.map(|key| match entry.remove(key) {
